@@ -1,0 +1,201 @@
+"""The selector's settings: one frozen, hashable dataclass and two presets."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from georag_jax._errors import require
+
+Objective = Literal["sinkhorn", "facility_location", "entropic_facility_location"]
+Solver = Literal["algorithm2"]
+FirstPick = Literal["query", "demand"]
+Fusion = Literal["product", "linear"]
+Quality = Literal["overlap_novelty", "overlap", "uniform"]
+DemandPoints = Literal["candidates", "subqueries"]
+Fallback = Literal["prior", "query"]
+
+
+class Service(NamedTuple):
+    """How facility location counts service, with every default filled in."""
+
+    demand_points: DemandPoints
+    discount: float
+    power: float
+
+
+@dataclass(frozen=True)
+class SelectConfig:
+    """Settings of one selection; the defaults are the "default" preset. ``dataclasses.replace`` changes a field.
+
+    Attributes:
+        k: number of picks, >= 1.
+        objective: what a pick gains. "sinkhorn" (Eq. 12, 13), "facility_location" (Eq. 4 with repeated service and
+            similarity power) or "entropic_facility_location".
+        solver: "algorithm2", the paper's Sinkhorn iterations. Read by "sinkhorn".
+        epsilon: entropic regulariser > 0. Read by "sinkhorn" and "entropic_facility_location".
+        iterations: of the solver, >= 1.
+        gate: multiply Delta W by 1 - the largest similarity to a pick (Eq. 12). Read by "sinkhorn".
+        gate_losses: let the gate act where Delta W is negative as well. The paper's rule does, and so rewards
+            redundancy when every candidate's Delta W is negative; False leaves a loss ungated.
+        first_pick: "query", the candidate nearest the query (the paper's cold start), or "demand", the best gain.
+        alpha, beta: exponents (or, for linear fusion, shares) of prior and likelihood, >= 0, not both 0.
+        fusion: "product" (Eq. 11) or "linear", alpha r + beta L / sum(L).
+        prior_temperature: > 0; of the softmax over the retriever's scores (Eq. 9).
+        likelihood_temperature: None for Eq. 10; else > 0: each sub-query spreads its weight by a softmax over the pool.
+        subqueries_kept: how many the max-min filter (Eq. 6) keeps, >= 1; None keeps all.
+        quality: which factors of reverse validation (Eq. 7) make the weights.
+        quality_threshold: in 0..1; a sub-query of lower quality is dropped (tau_RV).
+        without_subqueries: where there are none, the demand is the "prior" alone (paper), or the "query" serves as
+            the only sub-query.
+        demand_points: what is to be served, "candidates" (paper) or "subqueries" weighted by quality.
+        service_discount: in 0..1; what a second, third, ... pick that serves the same point is worth, as a power.
+        similarity_power: > 0; exponent of the similarities.
+        center: None, or a mean [d] (the corpus', say) that is subtracted from every vector before cosines.
+
+    ``demand_points``, ``service_discount`` and ``similarity_power`` belong to "facility_location". None stands for
+    the tuned value there and for the neutral one elsewhere, so that a change of ``objective`` alone is valid; any
+    other value with another objective is refused.
+
+    Raises:
+        ValueError: a field outside its range, or an option that the objective does not have.
+
+    >>> SelectConfig.preset("paper").epsilon
+    0.01
+    """
+
+    k: int = 5
+    objective: Objective = "facility_location"
+    solver: Solver = "algorithm2"
+    epsilon: float = 0.01
+    iterations: int = 100
+    gate: bool = True
+    gate_losses: bool = False
+    first_pick: FirstPick = "demand"
+    alpha: float = 0.0
+    beta: float = 1.0
+    fusion: Fusion = "product"
+    prior_temperature: float = 1.0
+    likelihood_temperature: float | None = 0.04
+    subqueries_kept: int | None = None
+    quality: Quality = "overlap"
+    quality_threshold: float = 0.05
+    without_subqueries: Fallback = "query"
+    demand_points: DemandPoints | None = None
+    service_discount: float | None = None
+    similarity_power: float | None = None
+    center: tuple[float, ...] | None = None
+
+    def __post_init__(self):
+        """Checks every field and makes ``center`` hashable."""
+        if self.center is not None:
+            object.__setattr__(self, "center", _as_tuple(self.center))
+        self._check_choices()
+        self._check_numbers()
+        self._check_objective_has()
+
+    @classmethod
+    def preset(cls, name: Literal["default", "paper"]) -> "SelectConfig":
+        """The named settings: "default" (measured best) or "paper" (Algorithm 1 to the letter).
+
+        >>> SelectConfig.preset("default") == SelectConfig()
+        True
+        """
+        require(name in _PRESETS, "preset", f"one of {sorted(_PRESETS)}", repr(name))
+        return cls(**_PRESETS[name])
+
+    @property
+    def service(self) -> Service:
+        """Demand points, discount and power as the objective uses them."""
+        base = _TUNED if self.objective == "facility_location" else _NEUTRAL
+        given = Service(self.demand_points, self.service_discount, self.similarity_power)  # type: ignore[arg-type]
+        return Service(*(b if g is None else g for b, g in zip(base, given, strict=True)))
+
+    def _check_choices(self) -> None:
+        for field, kind in (
+            ("objective", Objective),
+            ("solver", Solver),
+            ("first_pick", FirstPick),
+            ("fusion", Fusion),
+            ("quality", Quality),
+            ("without_subqueries", Fallback),
+        ):
+            value = getattr(self, field)
+            require(value in get_args(kind), field, f"one of {list(get_args(kind))}", repr(value))
+        require(
+            self.demand_points in (None, *get_args(DemandPoints)),
+            "demand_points",
+            f"one of {list(get_args(DemandPoints))}",
+            repr(self.demand_points),
+        )
+        for field in ("gate", "gate_losses"):
+            require(isinstance(getattr(self, field), bool), field, "True or False", repr(getattr(self, field)))
+
+    def _check_numbers(self) -> None:
+        for field in ("k", "iterations", "subqueries_kept"):
+            value = getattr(self, field)
+            if value is not None:
+                whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+                require(whole and value >= 1, field, "an integer >= 1", repr(value))
+                object.__setattr__(self, field, int(value))
+        for field, low, low_allowed, high in (
+            ("epsilon", 0, False, math.inf),
+            ("prior_temperature", 0, False, math.inf),
+            ("likelihood_temperature", 0, False, math.inf),
+            ("alpha", 0, True, math.inf),
+            ("beta", 0, True, math.inf),
+            ("quality_threshold", 0, True, 1),
+            ("service_discount", 0, True, 1),
+            ("similarity_power", 0, False, math.inf),
+        ):
+            value = getattr(self, field)
+            if value is not None:
+                _check_float(field, value, low, low_allowed, high)
+                object.__setattr__(self, field, float(value))
+        require(self.alpha + self.beta > 0, "alpha, beta", "at least one above 0", f"{self.alpha}, {self.beta}")
+
+    def _check_objective_has(self) -> None:
+        if self.objective == "facility_location":
+            return
+        for field, neutral in zip(("demand_points", "service_discount", "similarity_power"), _NEUTRAL, strict=True):
+            value = getattr(self, field)
+            expected = f"None or {neutral!r}, as objective {self.objective!r} has no such option"
+            require(value in (None, neutral), field, expected, repr(value))
+
+
+def _check_float(field: str, value: object, low: float, low_allowed: bool, high: float) -> None:
+    expected = f"a number {'>=' if low_allowed else '>'} {low}" + ("" if high == math.inf else f" and <= {high}")
+    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+    require(number and math.isfinite(value), field, expected, repr(value))  # type: ignore[arg-type]
+    require((value >= low if low_allowed else value > low) and value <= high, field, expected, repr(value))  # type: ignore[operator]
+
+
+def _as_tuple(center: Sequence[float] | np.ndarray) -> tuple[float, ...]:
+    if isinstance(center, tuple):
+        return center
+    values = np.asarray(center, dtype=np.float64)
+    require(values.ndim == 1, "center", "one vector [d]", f"shape {values.shape}")
+    require(bool(np.isfinite(values).all()), "center", "finite numbers", "NaN or infinity")
+    return tuple(values.tolist())
+
+
+_NEUTRAL = Service("candidates", 0.0, 1.0)
+_TUNED = Service("candidates", 0.3, 4.0)
+_PRESETS: dict[str, dict] = {
+    "default": {},
+    "paper": {
+        "objective": "sinkhorn",
+        "gate_losses": True,
+        "first_pick": "query",
+        "alpha": 1.0,
+        "likelihood_temperature": None,
+        "subqueries_kept": 10,
+        "quality": "overlap_novelty",
+        "without_subqueries": "prior",
+        "demand_points": "candidates",
+        "service_discount": 0.0,
+        "similarity_power": 1.0,
+    },
+}

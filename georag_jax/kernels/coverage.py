@@ -1,0 +1,120 @@
+"""What a set of picks serves: facility location (Eq. 4), with repeated service, and its entropic smoothing.
+
+Every function takes similarities [n, K] of n demand points to K candidates and weights [n]; similarities are clipped
+at 0 here. Demand points are the candidates themselves under P_Q (Gram matrix), or the sub-queries under their quality
+(affinity). State is what the next gain needs, so that a step costs n x K, never n x K x k.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from georag_jax.kernels.numerics import HIGHEST
+
+
+def service(similarity: Float[Array, "n K"], power: float = 1.0) -> Float[Array, "n K"]:
+    """max(similarity, 0)^power."""
+    positive = jnp.maximum(similarity, 0)
+    return positive if power == 1 else positive**power
+
+
+def start_served(points: int, k: int, discount: float, dtype) -> Float[Array, "r n"]:
+    """The best served similarities of each point, best first; nothing is served yet. One row without a discount."""
+    return jnp.zeros((k if discount > 0 else 1, points), dtype)
+
+
+def marginal_gains(
+    served: Float[Array, "r n"], similarity: Float[Array, "n K"], weight: Float[Array, " n"], discount: float = 0.0
+) -> Float[Array, " K"]:
+    """Gain of each candidate in F(S) = sum_i w_i sum_r discount^(r-1) sim_(r)(i, S).
+
+    F is a non-negative sum of top-r sums with weights discount^(r-1) - discount^r, and adding a similarity v to the
+    top-r sum gains max(v - the r-th best, 0).
+
+    Args:
+        served: [r, n] best served similarities, best first.
+        similarity: [n, K] clipped and raised, as ``service`` gives them.
+        weight: [n] >= 0.
+        discount: 0 (Eq. 4) to 1 (modular).
+    """
+    ranks = served.shape[0]
+    total = jnp.zeros(similarity.shape[1], similarity.dtype)
+    for rank in range(ranks):
+        share = discount**rank - (discount ** (rank + 1) if rank + 1 < ranks else 0.0)
+        if share > 0:
+            gained = jnp.maximum(similarity - served[rank][:, None], 0)
+            total = total + share * jnp.matmul(weight, gained, precision=HIGHEST)
+    return total
+
+
+def serve(served: Float[Array, "r n"], column: Float[Array, " n"]) -> Float[Array, "r n"]:
+    """Inserts one candidate's similarities into the sorted served ones."""
+    rows = []
+    for row in served:
+        rows.append(jnp.maximum(row, column))
+        column = jnp.minimum(row, column)
+    return jnp.stack(rows)
+
+
+def facility_location(
+    similarity: Float[Array, "n K"],
+    weight: Float[Array, " n"],
+    indices: Int[Array, " k"],
+    discount: float = 0.0,
+    power: float = 1.0,
+) -> Float[Array, ""]:
+    """F(S) = sum_i w_i sum_r discount^(r-1) sim_(r)(i, S)^power of the picks; a -1 adds nothing. Eq. 4 by default.
+
+    >>> facility_location(jnp.eye(3), jnp.array([0.5, 0.3, 0.2]), jnp.array([0, 2])).tolist()
+    0.699999988079071
+    """
+    served = jnp.sort(_columns(service(similarity, power), indices), axis=1)[:, ::-1]
+    ranks = jnp.power(jnp.asarray(discount, similarity.dtype), jnp.arange(indices.shape[0]))
+    return jnp.matmul(weight, jnp.matmul(served, ranks, precision=HIGHEST), precision=HIGHEST)
+
+
+def entropic_facility_location(
+    similarity: Float[Array, "n K"], weight: Float[Array, " n"], indices: Int[Array, " k"], epsilon: float
+) -> Float[Array, ""]:
+    """Eps sum_i w_i log(1 + sum_s (exp(sim_is / eps) - 1)) of the picks; monotone submodular for every eps > 0."""
+    level = jnp.zeros_like(weight)
+    for column in _columns(service(similarity), indices).T:
+        level = entropic_serve(level, column, epsilon)
+    return epsilon * jnp.matmul(weight, level, precision=HIGHEST)
+
+
+def entropic_gains(
+    level: Float[Array, " n"], similarity: Float[Array, "n K"], weight: Float[Array, " n"], epsilon: float
+) -> Float[Array, " K"]:
+    """Gain of each candidate in eps sum_i w_i log(1 + sum_s (exp(sim_is / eps) - 1)).
+
+    With A the logarithm so far and z = sim / eps a candidate adds log1p(exp(z - A) - exp(-A)), written so that no
+    exponent is positive. One pick gives Eq. 4, similarity 0 earns nothing, and so does eps -> 0 give Eq. 4.
+
+    Args:
+        level: [n] A_i, 0 before the first pick.
+        similarity: [n, K] clipped at 0.
+        weight: [n] >= 0.
+        epsilon: > 0.
+    """
+    return epsilon * jnp.matmul(weight, _entropic_step(level[:, None], similarity / epsilon), precision=HIGHEST)
+
+
+def entropic_serve(level: Float[Array, " n"], column: Float[Array, " n"], epsilon: float) -> Float[Array, " n"]:
+    """A_i after one more pick."""
+    return level + _entropic_step(level, column / epsilon)
+
+
+def _entropic_step(level: Float[Array, "*n"], z: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    over = z - level
+    return jnp.maximum(over, 0) + jnp.log1p(jnp.exp(-jnp.abs(over)) - jnp.exp(-jnp.maximum(z, level)))
+
+
+def prefix_coverage(gram: Float[Array, "K K"], p: Float[Array, " K"], indices: Int[Array, " k"]) -> Float[Array, " k"]:
+    """F_Q after each pick: sum_i p_i max_{s in S} max(cos(i, s), 0) (Eq. 4); a -1 adds nothing."""
+    columns = _columns(service(gram), indices)
+    best = jnp.stack([columns[:, : t + 1].max(1) for t in range(indices.shape[0])])
+    return jnp.matmul(best, p, precision=HIGHEST)
+
+
+def _columns(similarity: Float[Array, "n K"], indices: Int[Array, " k"]) -> Float[Array, "n k"]:
+    return jnp.where(indices >= 0, similarity[:, jnp.maximum(indices, 0)], 0)

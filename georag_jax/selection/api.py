@@ -1,0 +1,183 @@
+"""Arrays in, picks out."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from georag_jax._errors import require
+from georag_jax.config import Quality, SelectConfig
+from georag_jax.documents import Selection
+from georag_jax.kernels import quality as quality_kernels
+from georag_jax.selection import batching
+from georag_jax.selection.inputs import Inputs, check
+from georag_jax.selection.program import Outcome, Problem, select_batch
+
+
+def select(
+    candidates: ArrayLike,
+    query: ArrayLike,
+    subqueries: ArrayLike | None = None,
+    *,
+    scores: ArrayLike | None = None,
+    affinity: ArrayLike | None = None,
+    retrieved: ArrayLike | None = None,
+    primary: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    candidate_mask: ArrayLike | None = None,
+    subquery_mask: ArrayLike | None = None,
+    config: SelectConfig | None = None,
+) -> Selection:
+    """Picks the k candidates that together cover what the query asks for.
+
+    Builds the demand P_Q (Eq. 9-11 of "Covering the Unseen", arXiv 2606.29328) from the retriever's scores and the
+    sub-queries, then picks greedily under the objective of ``config``. One query, or B at once with a leading axis on
+    every argument. NumPy arrays, JAX arrays and lists are accepted, float16 to float64 and bfloat16; the work is done
+    in float32 (float64 for float64 candidates where JAX has x64 enabled). Vectors need no normalisation. What a mask
+    leaves out may hold anything.
+
+    Args:
+        candidates: [K, d] or [B, K, d] vectors of the pool, K >= 1.
+        query: [d] or [B, d].
+        subqueries: [m, d] or [B, m, d]; None or empty: ``config.without_subqueries`` says what serves instead.
+        scores: [.., K] the retriever's scores, higher is better; default: the cosine to the query.
+        affinity: [.., m, K] similarity of each sub-query to each candidate in 0..1, any retriever's; default: the
+            cosine, clipped at 0 wherever it is read as an amount.
+        retrieved: [.., m, r] numbers of each sub-query's own corpus top-r: below K a pool position, from K on a chunk
+            outside the pool (the same chunk, the same number), -1 padding. Default: the top 20 of the pool, for which
+            overlap is 1, and ``status`` says so.
+        primary: [.., P] numbers, in the same way, of the query's own top-K, against which overlap is measured.
+            Default: the pool. A pool that was fused from the sub-queries' own lists would validate any of them.
+        weights: [.., m] sub-query weights >= 0 instead of reverse validation; divided by their sum.
+        candidate_mask: [.., K] bool, which candidates exist; default: all.
+        subquery_mask: [.., m] bool; default: all.
+        config: settings; default: the "default" preset.
+
+    Returns:
+        ``Selection`` of NumPy arrays.
+
+    Raises:
+        ValueError: NaN or infinity, a zero vector, an empty pool, unequal widths or lengths, an affinity outside
+            0..1, negative weights; the message names argument and row.
+
+    >>> pool = [[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]]
+    >>> sides = [[1.0, 0.1], [0.1, 1.0]]
+    >>> select(pool, [1.0, 0.3], sides, config=SelectConfig(k=2)).indices.tolist()
+    [0, 2]
+    """
+    config = SelectConfig() if config is None else config
+    require(isinstance(config, SelectConfig), "config", "a SelectConfig", type(config).__name__)
+    given = check(
+        candidates,
+        query,
+        subqueries,
+        scores,
+        affinity,
+        retrieved,
+        primary,
+        weights,
+        candidate_mask,
+        subquery_mask,
+        config,
+    )
+    size, m = given.candidates.shape[1], given.subquery_mask.shape[1]
+    if config.subqueries_kept is not None and m > config.subqueries_kept:
+        require(given.subqueries is not None, "subqueries", "vectors, for the max-min filter (subqueries_kept)", "None")
+    static = _static(config)
+    outcomes = []
+    for rows in batching.blocks(len(given.query), _bytes_each(size, config)):
+        outcome = jax.device_get(select_batch(_padded(given, rows), static))
+        outcomes.append(jax.tree.map(lambda x, n=rows.stop - rows.start: x[:n], outcome))
+    if not outcomes:
+        outcomes = [_nothing(given.candidates.dtype, size, m, config.k)]
+    joined = Outcome(*(np.concatenate(parts) for parts in zip(*outcomes, strict=True)))
+    joined = joined._replace(demand=joined.demand[:, :size], quality=joined.quality[:, :m])
+    return Selection(*(joined if given.batched else (x[0] for x in joined)))
+
+
+def reverse_validation(
+    retrieved_ids: Sequence[Sequence[Hashable]],
+    primary_ids: Sequence[Hashable],
+    quality: Quality = "overlap",
+    threshold: float = 0.05,
+) -> np.ndarray:
+    """Sub-query weights (Eq. 7, 8) from chunk ids, for a pool of any make.
+
+    Args:
+        retrieved_ids: for each of m sub-queries the ids of its own corpus top-r; may differ in length or be empty.
+        primary_ids: ids of the query's own top-K.
+        quality: "overlap" = |R_j & primary| / |R_j|, "overlap_novelty" (times the share of R_j that no other
+            sub-query found) or "uniform".
+        threshold: tau_RV in 0..1; a sub-query of lower quality gets 0.
+
+    Returns:
+        [m] float32 weights that sum to 1; uniform where every quality is under the threshold; [0] for no sub-queries.
+
+    Raises:
+        ValueError: an unknown quality or a threshold outside 0..1.
+
+    >>> reverse_validation([["a", "b"], ["a", "x"], ["y"]], ["a", "b", "c"]).round(3).tolist()
+    [0.667, 0.333, 0.0]
+    """
+    config = SelectConfig(quality=quality, quality_threshold=threshold)
+    lists = [list(ids) for ids in retrieved_ids]
+    if not lists:
+        return np.zeros(0, np.float32)
+    number = {id_: n for n, id_ in enumerate(dict.fromkeys(id_ for ids in lists for id_ in ids))}
+    shape = (batching.bucket(len(lists), 4), batching.bucket(max(map(len, lists)), 4))
+    numbers = np.full(shape, -1, np.int32)
+    for row, ids in zip(numbers, lists, strict=False):
+        row[: len(ids)] = [number[id_] for id_ in ids]
+    member = np.isin(numbers, [number[id_] for id_ in primary_ids if id_ in number])
+    mask = np.arange(shape[0]) < len(lists)
+    return np.asarray(_weights(numbers, member, mask, config.quality, config.quality_threshold))[: len(lists)]
+
+
+def _validation_weights(numbers, member, mask, quality: Quality, threshold: float):
+    factors = quality_kernels.validation_factors(numbers, member, mask)
+    return quality_kernels.quality_weights(factors, mask, quality, threshold)[0].astype(np.float32)
+
+
+_weights = jax.jit(_validation_weights, static_argnames=("quality", "threshold"))
+
+
+def _static(config: SelectConfig) -> SelectConfig:
+    """What the compiled program depends on: the center has been subtracted by then."""
+    return replace(config, center=None)
+
+
+def _bytes_each(size: int, config: SelectConfig) -> int:
+    columns = config.k if config.objective == "sinkhorn" else 1
+    return 4 * size * size * (columns + 2)
+
+
+def _padded(given: Inputs, rows: slice) -> Problem:
+    """One block in its bucket. A padded query has no valid candidate and gives zeros."""
+    part = given._replace(**{f: x[rows] for f, x in given._asdict().items() if isinstance(x, np.ndarray)})
+    B = batching.power_of_two(len(part.query))
+    K, m = batching.bucket(part.candidates.shape[1]), batching.bucket(part.subquery_mask.shape[1], 4)
+    d = part.query.shape[1]
+    r = None if part.retrieved is None else batching.bucket(part.retrieved.shape[2], 4)
+    subqueries = part.subqueries
+    if subqueries is None and part.affinity is None:
+        subqueries = np.zeros((1, 1, d), part.candidates.dtype)
+    return Problem(
+        candidates=batching.pad(part.candidates, (B, K, d), 0),
+        query=batching.pad(part.query, (B, d), 0),
+        candidate_mask=batching.pad(part.candidate_mask, (B, K), False),
+        subquery_mask=batching.pad(part.subquery_mask, (B, m), False),
+        subqueries=batching.pad(subqueries, (B, m, d), 0),
+        scores=batching.pad(part.scores, (B, K), 0),
+        affinity=batching.pad(part.affinity, (B, m, K), 0),
+        retrieved=batching.pad(part.retrieved, (B, m, r), -1),
+        in_primary=batching.pad(part.in_primary, (B, m, r), False),
+        weights=batching.pad(part.weights, (B, m), 0),
+    )
+
+
+def _nothing(dtype, size: int, m: int, k: int) -> Outcome:
+    """The outcome of an empty batch."""
+    number, whole = (lambda *s: np.zeros((0, *s), dtype)), (lambda *s: np.zeros((0, *s), np.int32))
+    return Outcome(whole(k), number(k), number(size), number(k), number(m), number(), whole(), number(k), whole())

@@ -1,0 +1,142 @@
+"""From the arrays of one query to its picks: the stages of the method in order, batched by vmap and jitted once."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from georag_jax._errors import Status, StopReason
+from georag_jax.config import SelectConfig
+from georag_jax.kernels import coverage, greedy, quality
+from georag_jax.kernels.cost import cosine
+from georag_jax.kernels.demand import demand, likelihood, retrieval_prior
+from georag_jax.kernels.numerics import HIGHEST, first_best, unit
+
+POOL_LIST = 20  # entries of a sub-query's own list (Eq. 7) where it has to be taken from the pool
+CONVERGED = 1e-3
+
+
+class Problem(NamedTuple):
+    """One query (or, with a leading axis, a batch), padded. None where the caller gave nothing."""
+
+    candidates: Float[Array, "K d"]
+    query: Float[Array, " d"]
+    candidate_mask: Bool[Array, " K"]
+    subquery_mask: Bool[Array, " m"]
+    subqueries: Float[Array, "m d"] | None
+    scores: Float[Array, " K"] | None
+    affinity: Float[Array, "m K"] | None
+    retrieved: Int[Array, "m r"] | None
+    in_primary: Bool[Array, "m r"] | None
+    weights: Float[Array, " m"] | None
+
+
+class Outcome(NamedTuple):
+    """The fields of ``Selection`` that are computed on the device."""
+
+    indices: Int[Array, " k"]
+    gains: Float[Array, " k"]
+    demand: Float[Array, " K"]
+    coverage: Float[Array, " k"]
+    quality: Float[Array, " m"]
+    marginal_error: Float[Array, ""]
+    status: Int[Array, ""]
+    scores: Float[Array, " k"]
+    stopped: Int[Array, ""]
+
+
+def select_one(problem: Problem, config: SelectConfig) -> Outcome:
+    """All stages for one problem."""
+    valid = problem.candidate_mask
+    candidates = jnp.where(valid[:, None], unit(problem.candidates), 0)
+    to_query = jnp.matmul(candidates, unit(problem.query), precision=HIGHEST)
+    scores = to_query if problem.scores is None else jnp.where(valid, problem.scores, 0)
+    affinity = cosine(problem.subqueries, candidates) if problem.affinity is None else problem.affinity
+    weights, status = _subquery_weights(problem, affinity, config)
+
+    alone = ~problem.subquery_mask.any()  # the query is one more sub-query, which weighs where there is no other
+    affinity = jnp.concatenate([affinity, to_query[None]])
+    all_weights = jnp.append(weights, alone.astype(weights.dtype))
+    asking = jnp.append(weights, 0) if config.without_subqueries == "prior" else all_weights
+    prior = retrieval_prior(scores, valid, config.prior_temperature)
+    like = likelihood(affinity, asking, valid, config.likelihood_temperature)
+    p, silent = demand(prior, like, valid, config.alpha, config.beta, config.fusion)
+
+    gram = cosine(candidates, candidates)
+    picked = _greedy(gram, to_query, p, affinity, all_weights, valid, config)
+    found = picked.indices >= 0
+    short = ~found.all()
+    status = (
+        status
+        | _bit(alone, Status.NO_SUBQUERIES)
+        | _bit(silent & ~(alone & (config.without_subqueries == "prior")), Status.NO_LIKELIHOOD)
+        | _bit(short, Status.POOL_EXHAUSTED)
+        | _bit(picked.marginal_error > CONVERGED, Status.NOT_CONVERGED)
+    )
+    return Outcome(
+        indices=picked.indices,
+        gains=picked.gains,
+        demand=p,
+        coverage=coverage.prefix_coverage(gram, p, picked.indices),
+        quality=weights,
+        marginal_error=picked.marginal_error,
+        status=status,
+        scores=jnp.where(found, scores[picked.indices], 0),
+        stopped=jnp.where(short, StopReason.POOL_EXHAUSTED, StopReason.K_REACHED).astype(jnp.int32),
+    )
+
+
+@partial(jax.jit, static_argnames="config")
+def select_batch(problems: Problem, config: SelectConfig) -> Outcome:
+    """``select_one`` over the leading axis; compiled once for each set of shapes and each config."""
+    return jax.vmap(partial(select_one, config=config))(problems)
+
+
+def _subquery_weights(problem: Problem, affinity: Float[Array, "m K"], config: SelectConfig):
+    """Stages 2 and 3: max-min filter, then the given weights or reverse validation; status bits beside them."""
+    mask = problem.subquery_mask
+    if config.subqueries_kept is not None and config.subqueries_kept < mask.shape[0]:
+        if problem.subqueries is None:
+            raise ValueError("subqueries: expected vectors for the max-min filter (subqueries_kept), got None")
+        mask = quality.max_min_filter(problem.subqueries, problem.query, mask, config.subqueries_kept)
+    if problem.weights is not None:
+        weights, flat = quality.normalise_weights(problem.weights, mask)
+        return weights, _bit(flat, Status.UNIFORM_QUALITY)
+    if problem.retrieved is None:
+        factors = _factors_within_pool(affinity, problem.candidate_mask, mask, config)
+        assumed = mask.any() & (config.quality != "uniform")
+    else:
+        factors = quality.validation_factors(problem.retrieved, problem.in_primary, mask)
+        assumed = jnp.zeros((), bool)
+    weights, flat = quality.quality_weights(factors, mask, config.quality, config.quality_threshold)
+    return weights, _bit(flat, Status.UNIFORM_QUALITY) | _bit(assumed, Status.OVERLAP_ASSUMED)
+
+
+def _factors_within_pool(affinity, valid, mask, config: SelectConfig) -> quality.Factors:
+    """Without corpus lists R_j is the top of the pool: overlap 1, novelty between the sub-queries alone."""
+    ones = jnp.ones(mask.shape, affinity.dtype)
+    if config.quality != "overlap_novelty":
+        return quality.Factors(ones, ones)
+    length = min(POOL_LIST, valid.shape[0])
+    top, numbers = jax.lax.top_k(jnp.where(valid, affinity, -jnp.inf), length)
+    return quality.validation_factors(jnp.where(jnp.isfinite(top), numbers, -1), jnp.isfinite(top), mask)
+
+
+def _greedy(gram, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
+    resolution = 4 * jnp.finfo(to_query.dtype).eps
+    first = first_best(to_query, valid, resolution) if config.first_pick == "query" else -1
+    if config.objective == "sinkhorn":
+        return greedy.greedy_sinkhorn(
+            gram, p, valid, config.k, config.epsilon, config.iterations, config.gate, config.gate_losses, first
+        )
+    if config.objective == "entropic_facility_location":
+        return greedy.greedy_entropic_facility_location(gram, p, valid, config.k, config.epsilon, first)
+    points, discount, power = config.service
+    served, mass = (gram, p) if points == "candidates" else (affinity, weights)
+    return greedy.greedy_facility_location(served, mass, valid, config.k, discount, power, first)
+
+
+def _bit(condition, status: Status):
+    return jnp.where(condition, int(status), 0).astype(jnp.int32)
