@@ -125,7 +125,7 @@ def greedy_sinkhorn(
     pick = _forced(first, first_best(alone, mask, resolution), mask)
     picks, earned = [pick], [jnp.where(pick >= 0, alone[pick], 0)]
     current, worst, free = 1 - alone[pick], jnp.zeros((), gram.dtype), mask & (slots != pick)
-    for t in range(2, min(k, mask.shape[0]) + 1):
+    for _ in range(1, min(k, mask.shape[0])):
         chosen = jnp.maximum(jnp.stack(picks), 0)
         solved = _with_each(costs, chosen, p, epsilon, iterations)
         loss = current - solved.value

@@ -21,8 +21,10 @@ class Factors(NamedTuple):
 def max_min_filter(
     subqueries: Float[Array, "m d"], query: Float[Array, " d"], mask: Bool[Array, " m"], kept: int
 ) -> Bool[Array, " m"]:
-    """Marks the ``kept`` most dispersed sub-queries (Eq. 6): start at the one nearest the query, then always add the
-    one whose nearest chosen neighbour is farthest. Ties go to the lowest index.
+    """Marks the ``kept`` most dispersed sub-queries (Eq. 6).
+
+    Starts at the one nearest the query, then always adds the one whose nearest chosen neighbour is farthest. Ties go
+    to the lowest index.
 
     Args:
         subqueries: [m, d], any length.

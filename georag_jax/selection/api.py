@@ -85,7 +85,7 @@ def select(
     size, m = given.candidates.shape[1], given.subquery_mask.shape[1]
     if config.subqueries_kept is not None and m > config.subqueries_kept:
         require(given.subqueries is not None, "subqueries", "vectors, for the max-min filter (subqueries_kept)", "None")
-    static = _static(config)
+    static = _static(config, m)
     outcomes = []
     for rows in batching.blocks(len(given.query), _bytes_each(size, config)):
         outcome = jax.device_get(select_batch(_padded(given, rows), static))
@@ -143,9 +143,10 @@ def _validation_weights(numbers, member, mask, quality: Quality, threshold: floa
 _weights = jax.jit(_validation_weights, static_argnames=("quality", "threshold"))
 
 
-def _static(config: SelectConfig) -> SelectConfig:
-    """What the compiled program depends on: the center has been subtracted by then."""
-    return replace(config, center=None)
+def _static(config: SelectConfig, m: int) -> SelectConfig:
+    """What the compiled program depends on: the center has been subtracted by then, and no filter has to keep all."""
+    kept = config.subqueries_kept
+    return replace(config, center=None, subqueries_kept=None if kept is None or kept >= m else kept)
 
 
 def _bytes_each(size: int, config: SelectConfig) -> int:

@@ -58,11 +58,11 @@ def check(
     asked = _mask("subquery_mask", subquery_mask, (*lead, m), batched)
     similarity = _optional("affinity", affinity, (*lead, m, K), dtype, batched, asked[..., None] & valid[:, None])
     if similarity is not None:
-        low, high = similarity.min(initial=0), similarity.max(initial=0)
-        require(low >= 0 and high <= 1 + 1e-5, "affinity", "similarities in 0..1", f"{low:.6g} to {high:.6g}")
+        outside = (similarity < 0) | (similarity > 1 + 1e-5)
+        _refuse("affinity", "similarities in 0..1", _first(similarity, outside), outside, batched)
     weight = _optional("weights", weights, (*lead, m), dtype, batched, asked)
     if weight is not None:
-        require(bool((weight >= 0).all()), "weights", "numbers >= 0", f"{weight.min():.6g}")
+        _refuse("weights", "numbers >= 0", _first(weight, weight < 0), weight < 0, batched)
     lists, member = _lists(retrieved, primary, lead, m, valid, batched)
     return Inputs(
         candidates=vectors("candidates", pool, pool.shape, valid),
@@ -79,11 +79,15 @@ def check(
     )
 
 
-def _numbers(name: str, values: ArrayLike) -> np.ndarray:
+def _array(name: str, values: ArrayLike) -> np.ndarray:
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except ValueError as error:  # rows of unequal length
         raise ValueError(f"{name}: expected a rectangular array (pad and use a mask), got {error}") from None
+
+
+def _numbers(name: str, values: ArrayLike) -> np.ndarray:
+    array = _array(name, values)
     if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
         array = array.astype(np.float32)
     require(array.dtype.kind in "fiu", name, "an array of numbers", f"dtype {array.dtype}")
@@ -95,7 +99,7 @@ def _dtype(pool: np.ndarray) -> type:
 
 
 def _mask(name: str, mask: ArrayLike | None, shape: tuple, batched: bool) -> np.ndarray:
-    array = np.ones(shape, bool) if mask is None else np.asarray(mask)
+    array = np.ones(shape, bool) if mask is None else _array(name, mask)
     require(array.dtype == bool, name, "an array of bool", f"dtype {array.dtype}")
     require(array.shape == shape, name, f"shape {list(shape)}", f"shape {list(array.shape)}")
     return array if batched else array[None]
@@ -135,9 +139,11 @@ def _optional(name, values, shape, dtype, batched, mask) -> np.ndarray | None:
         return None
     array = _numbers(name, values)
     require(array.shape == shape, name, f"shape {list(shape)}", f"shape {list(array.shape)}")
-    array = (array if batched else array[None]).astype(dtype)
-    _refuse(name, "finite numbers", "NaN or infinity", ~np.isfinite(array) & mask, batched)
-    return np.where(mask, array, 0)
+    array = np.where(mask, array if batched else array[None], 0)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is refused as infinity
+        array = array.astype(dtype)
+    _refuse(name, "finite numbers", "NaN or infinity", ~np.isfinite(array), batched)
+    return array
 
 
 def _lists(retrieved, primary, lead, m, valid, batched) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -155,13 +161,13 @@ def _lists(retrieved, primary, lead, m, valid, batched) -> tuple[np.ndarray | No
         rows = np.arange(len(lists))[:, None, None]
         return lists, inside & valid[rows, np.where(inside, lists, 0)]
     own = _integers("primary", primary, batched)
-    require(own.ndim == 2 and len(own) == len(lists), "primary", f"shape {[*lead, 'P']}", f"{np.shape(primary)}")
+    require(own.ndim == 2 and len(own) == len(lists), "primary", f"shape {[*lead, 'P']}", str(np.shape(primary)))
     member = [np.isin(numbers, row[row >= 0]) for numbers, row in zip(lists, own, strict=True)]
     return lists, np.stack(member) if member else np.zeros(lists.shape, bool)
 
 
 def _integers(name: str, values: ArrayLike, batched: bool) -> np.ndarray:
-    array = np.asarray(values)
+    array = _array(name, values)
     require(array.dtype.kind in "iu" or array.size == 0, name, "integers", f"dtype {array.dtype}")
     array = (array if batched else array[None]).astype(np.int64)
     require(bool((array >= -1).all()), name, "numbers >= 0, or -1 for padding", str(array.min(initial=0)))
@@ -175,6 +181,10 @@ def _refuse(name: str, expected: str, got: str, wrong: np.ndarray, batched: bool
         where = np.argwhere(wrong)[0]
         row = "" if len(where) == 1 else f" at row {', '.join(str(i) for i in where[1:])}"
         raise ValueError(f"{name}: expected {expected}, got {got}{row}{_at(where[0], batched)}")
+
+
+def _first(values: np.ndarray, wrong: np.ndarray) -> str:
+    return f"{values[wrong][0]:.6g}" if wrong.any() else ""
 
 
 def _at(query: int, batched: bool) -> str:

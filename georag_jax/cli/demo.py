@@ -1,0 +1,128 @@
+"""Show what coverage changes, on a bundled corpus.
+
+For one question: what cosine top-k and GeoRAG pick (* marks gold passages), the sub-queries with their weights, and
+the coverage after each pick. Then the table over all bundled questions.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from georag_jax import metrics
+from georag_jax._errors import require
+from georag_jax.cli._shared import config_of, load_encoder, read_questions, table
+from georag_jax.cli.select import record
+
+if TYPE_CHECKING:
+    from georag_jax.pipeline import Result
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("--question", metavar="ID", help="the bundled question to show, such as q-03")
+    parser.add_argument("--preset", choices=("default", "paper"), default="default", help="selector settings")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field of it")
+    parser.add_argument("--k", type=int, default=5, help="chunks to pick")
+    parser.add_argument("--json", action="store_true", help="report as JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Indexes the bundled corpus at the first call, selects for all its questions and prints."""
+    config = config_of(options)
+    with as_file(files("georag_jax.demo")) as data:
+        questions = read_questions(data / "queries.jsonl")
+        known = [question.id for question in questions]
+        expected = f"an id of {known[0]} to {known[-1]}"
+        require(options.question in (None, *known), "--question", expected, options.question)
+        results = _results(data, questions, config, options.preset)
+    scores = _scores(results, options.k)
+    shown = options.question or _telling(results)
+    if options.json:
+        print(json.dumps({"questions": [record(result) for result in results], "all_gold": scores}, ensure_ascii=False))
+        return
+    print(_page(next(result for result in results if result.question.id == shown)))
+    print()
+    print(f"All {len(results)} bundled questions: share with every gold passage among the first k picks")
+    ks = [k for k in (1, 2, 3, 5, 10) if k <= options.k]
+    rows = [[name, *(f"{values[k - 1]:.2f}" for k in ks)] for name, values in scores.items()]
+    print(table(["", *(f"k = {k}" for k in ks)], rows))
+
+
+def _results(data: Path, questions: list, config, preset: str) -> "list[Result]":
+    from georag_jax.models.subqueries import FileSubQueries
+    from georag_jax.pipeline import GeoRAG
+
+    encoder = load_encoder("minilm")
+    index, paper = _index(data / "corpus.jsonl", encoder), preset == "paper"
+    pipeline = GeoRAG(
+        index.dense if paper else index.hybrid,
+        encoder,
+        FileSubQueries(data / "subqueries.jsonl"),
+        config=config,
+        pool="dense" if paper else "multi_query",
+    )
+    return pipeline.run(questions)
+
+
+def _index(corpus: Path, encoder):
+    """The bundled corpus' index in the cache, built where it is missing or damaged."""
+    from georag_jax.models.weights import cache_directory
+    from georag_jax.retrieval import build_index, open_index
+
+    digest = hashlib.sha256(corpus.read_bytes() + encoder.fingerprint.encode()).hexdigest()[:16]
+    home = cache_directory() / f"demo-{digest}"
+    try:
+        return open_index(home, encoder)
+    except (ValueError, FileNotFoundError):
+        own = home.with_name(f"{home.name}.{os.getpid()}")  # two first runs at once do not meet
+        shutil.rmtree(own, ignore_errors=True)
+        build_index(corpus, own, encoder)
+        shutil.rmtree(home, ignore_errors=True)
+        os.replace(own, home)
+        return open_index(home, encoder)
+
+
+def _scores(results: "list[Result]", k: int) -> dict[str, list[float]]:
+    share = lambda rows: metrics.all_gold(np.stack(rows)).mean(0).tolist()
+    gold = [result.question.gold_ids for result in results]
+    pairs = list(zip(results, gold, strict=True))
+    return {
+        "cosine": share([metrics.recall([d.id for d in r.cosine], g, k) for r, g in pairs]),
+        "GeoRAG": share([metrics.recall([p.document.id for p in r.picks], g, k) for r, g in pairs]),
+        "ceiling of the pool": share([metrics.recall_ceiling(r.pool_ids, g, k) for r, g in pairs]),
+    }
+
+
+def _found(result: "Result") -> tuple[int, int]:
+    """Gold passages that cosine and GeoRAG pick."""
+    gold = set(result.question.gold_ids)
+    return len(gold & {d.id for d in result.cosine}), len(gold & {pick.document.id for pick in result.picks})
+
+
+def _telling(results: "list[Result]") -> str:
+    """The first question at which GeoRAG finds most more gold passages than cosine."""
+    return max(results, key=lambda result: _found(result)[1] - _found(result)[0]).question.id
+
+
+def _page(result: "Result") -> str:
+    gold = set(result.question.gold_ids)
+    mark = lambda document: f"{'*' if document.id in gold else ' '} {(document.title or document.id)[:42]}"
+    rows = [
+        [str(rank), mark(theirs), mark(pick.document), f"{covered:.3f}"]
+        for rank, (theirs, pick, covered) in enumerate(
+            zip(result.cosine, result.picks, result.coverage, strict=False), 1
+        )
+    ]
+    lines = [f"{result.question.id}: {result.question.text}", "", "weight  sub-query"]
+    lines += [f" {subquery.weight:.3f}  {subquery.text}" for subquery in result.subqueries]
+    lines += ["", f"{'':3}{'cosine':46}{'GeoRAG':46}coverage after the pick"]
+    lines += [f"{row[0]:3}{row[1]:46}{row[2]:46}{row[3]}" for row in rows]
+    theirs, ours = _found(result)
+    return "\n".join([*lines, "", f"gold passages (*): cosine {theirs} of {len(gold)}, GeoRAG {ours} of {len(gold)}"])

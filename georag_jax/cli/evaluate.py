@@ -1,0 +1,177 @@
+"""Score picks against gold passages, with 95 % bootstrap intervals; two files are compared question by question.
+
+Prints, for the first 1, 2, .. picks: recall, the share of questions with all gold passages picked, what cosine alone
+and the best choice from the pool (the ceiling) would reach, redundancy (mean cosine between picks) and coverage (F_Q).
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from georag_jax import metrics
+from georag_jax._errors import require
+from georag_jax._jsonl import read_records, string_list
+from georag_jax.cli._shared import read_questions, table
+from georag_jax.documents import Question
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("picks", nargs="+", metavar="PICKS.jsonl", help="one file, or two to compare")
+    parser.add_argument("--queries", required=True, metavar="Q.jsonl", help='questions with "gold_ids"')
+    parser.add_argument("--json", action="store_true", help="report as JSON")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per-question values [n, k] of one picks file; NaN where the file does not say."""
+
+    ids: list[str]
+    recall: np.ndarray
+    cosine_recall: np.ndarray
+    ceiling: np.ndarray
+    redundancy: np.ndarray
+    coverage: np.ndarray
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the scores of one file, or of two and their paired differences."""
+    require(len(options.picks) <= 2, "PICKS.jsonl", "one file, or two to compare", len(options.picks))
+    questions = {question.id: question for question in read_questions(options.queries)}
+    scored = [score(path, questions) for path in options.picks]
+    reports = [summary(path, scores) for path, scores in zip(options.picks, scored, strict=True)]
+    difference = compare(*scored) if len(scored) == 2 else None
+    if options.json:
+        print(json.dumps({"files": reports, "difference": difference}))
+        return
+    for report in reports:
+        print(_page(report))
+    if difference is not None:
+        print(_difference_page(options.picks, difference))
+
+
+def score(path: str | Path, questions: dict[str, Question]) -> Scores:
+    """Per-question scores of a picks file.
+
+    Raises:
+        ValueError: a malformed line, an id that no question has, or no question with gold passages.
+    """
+    rows = []
+    for line in read_records(path):
+        identifier = line.record["id"]
+        require(identifier in questions, line.where, "an id of the questions", repr(identifier))
+        require("picks" in line.record, line.where, 'a list "picks"', "none")
+        lists = {key: string_list(line.record, key, line.where) for key in ("picks", "cosine", "pool")}
+        rows.append((questions[identifier], lists, line.record))
+    require(any(question.gold_ids for question, _, _ in rows), str(path), "questions with gold passages", "none")
+    rows = [row for row in rows if row[0].gold_ids]
+    k = max(max(len(lists["picks"]) for _, lists, _ in rows), 1)
+    missing = np.full(k, np.nan)
+    gold = lambda name: np.stack(
+        [metrics.recall(lists[name], q.gold_ids, k) if lists[name] else missing for q, lists, _ in rows]
+    )
+    return Scores(
+        ids=[question.id for question, _, _ in rows],
+        recall=np.stack([metrics.recall(lists["picks"], q.gold_ids, k) for q, lists, _ in rows]),
+        cosine_recall=gold("cosine"),
+        ceiling=np.stack(
+            [metrics.recall_ceiling(lists["pool"], q.gold_ids, k) if lists["pool"] else missing for q, lists, _ in rows]
+        ),
+        redundancy=np.stack([_padded(record.get("redundancy", []), k) for _, _, record in rows]),
+        coverage=np.stack([_padded(record.get("coverage", []), k) for _, _, record in rows]),
+    )
+
+
+def summary(path: str | Path, scores: Scores) -> dict[str, Any]:
+    """Means and intervals for every prefix, ready for JSON."""
+    complete = metrics.all_gold(scores.recall)
+    columns = {
+        "recall": scores.recall,
+        "all_gold": complete,
+        "cosine_recall": scores.cosine_recall,
+        "cosine_all_gold": metrics.all_gold(scores.cosine_recall),
+        "ceiling_recall": scores.ceiling,
+        "ceiling_all_gold": metrics.all_gold(scores.ceiling),
+        "redundancy": scores.redundancy,
+        "coverage": scores.coverage,
+    }
+    prefixes = []
+    for j in range(complete.shape[1]):
+        row: dict[str, Any] = {"k": j + 1, "all_gold_count": int(complete[:, j].sum())}
+        row |= {name: _interval(values[:, j]) for name, values in columns.items()}
+        prefixes.append(row)
+    return {"file": str(path), "questions": len(scores.ids), "prefixes": prefixes}
+
+
+def compare(first: Scores, second: Scores) -> dict[str, Any]:
+    """First minus second on the questions of both, with paired bootstrap intervals."""
+    at = {identifier: row for row, identifier in enumerate(second.ids)}
+    pairs = [(row, at[identifier]) for row, identifier in enumerate(first.ids) if identifier in at]
+    require(bool(pairs), "PICKS.jsonl", "questions that both files have", "none")
+    one, two = np.array(pairs).T
+    k = min(first.recall.shape[1], second.recall.shape[1])
+    prefixes = []
+    for j in range(k):
+        recalls = first.recall[one, j], second.recall[two, j]
+        complete = metrics.all_gold(recalls[0]), metrics.all_gold(recalls[1])
+        gain, wins = _interval(recalls[0] - recalls[1]), complete[0] - complete[1]
+        prefixes.append(
+            {
+                "k": j + 1,
+                "recall": gain,
+                "all_gold": _interval(wins),
+                "won": int((wins > 0).sum()),
+                "lost": int((wins < 0).sum()),
+            }
+        )
+    return {"questions": len(pairs), "prefixes": prefixes}
+
+
+def _padded(values: Sequence[float], k: int) -> np.ndarray:
+    return np.concatenate([np.asarray(values, float)[:k], np.full(max(k - len(values), 0), np.nan)])
+
+
+def _interval(values: np.ndarray) -> list[float] | None:
+    found = metrics.interval(values)
+    return None if np.isnan(found.mean) else list(found)
+
+
+def _page(report: dict[str, Any]) -> str:
+    header = ["k", "recall [95 %]", "all gold [95 %]", "of", "cosine", "ceiling", "redundancy", "coverage"]
+    rows = [
+        [
+            str(row["k"]),
+            _shown(row["recall"]),
+            _shown(row["all_gold"]),
+            str(row["all_gold_count"]),
+            _mean(row["cosine_all_gold"]),
+            _mean(row["ceiling_all_gold"]),
+            _mean(row["redundancy"]),
+            _mean(row["coverage"]),
+        ]
+        for row in report["prefixes"]
+    ]
+    note = "of: questions with all gold picked; cosine, ceiling: that share by cosine alone and at best from the pool"
+    return f"{report['file']}: {report['questions']} questions\n{table(header, rows)}\n{note}\n"
+
+
+def _difference_page(files: Sequence[str], difference: dict[str, Any]) -> str:
+    rows = [
+        [str(row["k"]), _shown(row["recall"]), _shown(row["all_gold"]), str(row["won"]), str(row["lost"])]
+        for row in difference["prefixes"]
+    ]
+    head = f"{files[0]} minus {files[1]}: {difference['questions']} questions of both, paired bootstrap"
+    return head + "\n" + table(["k", "recall [95 %]", "all gold [95 %]", "won", "lost"], rows)
+
+
+def _shown(values: list[float] | None) -> str:
+    return "-" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
+
+
+def _mean(values: list[float] | None) -> str:
+    return "-" if values is None else f"{values[0]:.3f}"

@@ -1,0 +1,249 @@
+"""Sub-queries without a language model: the question, its quotations and names, its alternatives and clauses."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from georag_jax.documents import Question
+from georag_jax.models.subqueries.parse import distinct
+
+_MOST = 12  # sub-queries a question; a long text would give dozens
+_REACH = 4  # words that a name's phrase takes from its left or right
+
+_QUESTION_WORDS = frozenset("what which who whom whose when where why how".split())
+_AUXILIARIES = frozenset(
+    """am is are was were be been being do does did has have had can could will would shall should may might must
+    isn't aren't wasn't weren't don't doesn't didn't hasn't haven't""".split()
+)
+_ARTICLES = frozenset(("a", "an", "the"))
+_CONJUNCTIONS = frozenset(("and", "or"))
+_FUNCTION_WORDS = (
+    _QUESTION_WORDS
+    | _AUXILIARIES
+    | _ARTICLES
+    | _CONJUNCTIONS
+    | frozenset(
+        """about above after against along among around as aside at before behind between beyond by during except for
+        from in inside into like near of off on onto out outside over since than through to toward towards under until
+        up upon with within without this that these those it its he his him she her hers they their them we our us you
+        your i my one but nor so yet both either neither if then there also other others another such same more most
+        many much some any all each every no not only just too very first last name give list tell find identify state
+        describe consider question while although though because according given besides""".split()
+    )
+)
+# A name's phrase ends before these: "the creator of Emma", "city in which Jane Austen".
+_PHRASE_EDGES = (
+    _QUESTION_WORDS
+    | _AUXILIARIES
+    | _ARTICLES
+    | _CONJUNCTIONS
+    | frozenset(("this", "that", "these", "those", "but", "both", "either"))
+)
+_LINKS = frozenset(("of", "in", "from", "by", "for"))
+# Lower-case words that stand inside names, between two capitalised words.
+_JOINERS = frozenset(
+    """of the de del della di da do dos das du des la le les el los las van von der den ter zu al bin ibn y et und e on
+    in to for a an""".split()
+)
+_MARKS = "()[]{}<>¿?¡!,;:\"'“”„«»‘’`*…-–—"
+_QUOTATION = re.compile(r'"([^"]+)"|“([^”“]+)”|„([^“”„]+)[“”]|«([^»«]+)»|(?<!\w)[\'‘]([^\'‘’]+)[\'’](?!\w)')
+_POSSESSIVE = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])$")
+_CLAUSE_EDGE = re.compile(
+    r"[,;:—–]\s+|\s+(?=(?:that|which|who|whom|whose|where|when|while|starring|featuring|directed|written|produced|"
+    r"created|founded|born|known|named|called|located|based|owned|played|performed|released|formed|held|hosted|set|"
+    r"used)\b)",
+    re.IGNORECASE,
+)
+
+
+class Decomposer:
+    """Takes sub-queries out of the question itself, by rules for English.
+
+    In this order: the question; its quotations and names, each with the words that lead to it ("creator of Emma"),
+    and what they possess ("Emma's author"); for alternatives ("Emma or Persuasion") the question with each of them
+    alone; its clauses with the noun they hang on. A question without capitals, quotations and clauses gives itself
+    alone. There are at most twelve.
+
+    >>> Decomposer().subqueries([Question("1", "Who is older, Jane Austen or Walter Scott?")])[0][1:3]
+    ['Jane Austen', 'Walter Scott']
+    """
+
+    def subqueries(self, questions: Sequence[Question]) -> list[list[str]]:
+        """The sub-queries of each question; the same for the same text.
+
+        Args:
+            questions: only their text is read.
+
+        Returns:
+            One list a question, in the order of the questions: the question first, then others that differ from it
+            and from each other in more than case and punctuation. Empty for a blank question.
+        """
+        return [list(distinct(_candidates(question.text)))[:_MOST] for question in questions]
+
+
+class _Word(NamedTuple):
+    core: str  # without marks and possessive ending
+    start: int
+    end: int  # of the core
+    possesses: bool
+    breaks: bool  # no phrase goes on beyond this word
+
+    @property
+    def lower(self) -> str:
+        return self.core.casefold()
+
+    @property
+    def is_function(self) -> bool:
+        return self.lower in _FUNCTION_WORDS
+
+    @property
+    def is_capital(self) -> bool:
+        return any(c.isupper() or c.istitle() for c in self.core)
+
+    @property
+    def is_number(self) -> bool:
+        return self.core[0].isdigit()
+
+
+_Span = tuple[int, int]  # half-open range of words
+
+
+def _candidates(question: str) -> Iterator[str]:
+    text = " ".join(question.split())
+    if not text:
+        return
+    yield text
+    words = _words(text)
+    names = _names(text, words)
+    for span in names:
+        yield _cut(text, words, _with_lead(words, span))
+    for span in names:
+        if words[span[1] - 1].possesses:
+            yield _cut(text, words, _with_possession(words, span))
+    yield from _alternatives(text, words, names)
+    yield from _clauses(text)
+
+
+def _words(text: str) -> list[_Word]:
+    words = []
+    for match in re.finditer(r"\S+", text):
+        raw = match.group()
+        start = match.start() + len(raw) - len(raw.lstrip(_MARKS))
+        core = raw.strip(_MARKS)
+        if not core:
+            if words:
+                words[-1] = words[-1]._replace(breaks=True)
+            continue
+        possessive = _POSSESSIVE.search(raw.rstrip(",;:?!")[start - match.start() :])
+        if possessive:
+            core = core[: possessive.start()]
+        end = start + len(core)
+        tail = text[end : match.end()]
+        words.append(
+            _Word(core, start, end, bool(possessive), bool(possessive) or any(c in ',;:?!)]}"”»' for c in tail))
+        )
+    return words
+
+
+def _cut(text: str, words: list[_Word], span: _Span) -> str:
+    return text[words[span[0]].start : words[span[1] - 1].end]
+
+
+def _names(text: str, words: list[_Word]) -> list[_Span]:
+    """Quotations and runs of capitalised words, in the order of the text, none inside another."""
+    quoted = []
+    for match in _QUOTATION.finditer(text):
+        inside = [i for i, word in enumerate(words) if match.start() < word.start and word.end < match.end()]
+        if inside:
+            quoted.append((inside[0], inside[-1] + 1))
+    capitalised = (s for s in _capitalised(words) if all(s[1] <= a or b <= s[0] for a, b in quoted))
+    return sorted([*quoted, *capitalised])
+
+
+def _capitalised(words: list[_Word]) -> Iterator[_Span]:
+    i = 0
+    while i < len(words):
+        # The capital of a sentence's first word says nothing, unless the word can only be a name.
+        if not words[i].is_capital or (words[i].is_function and (i == 0 or words[i].lower in _QUESTION_WORDS)):
+            i += 1
+            continue
+        start, end = i, _end_of_name(words, i)
+        while start > 0 and words[start - 1].is_number and not words[start - 1].breaks:
+            start -= 1
+        if not all(word.is_function for word in words[start:end]):
+            yield start, end
+        i = end
+
+
+def _end_of_name(words: list[_Word], start: int) -> int:
+    end = start + 1
+    while end < len(words) and not words[end - 1].breaks:
+        after = end
+        while after < len(words) - 1 and after < end + 2 and words[after].core in _JOINERS and not words[after].breaks:
+            after += 1
+        if not (words[after].is_capital or (words[after].is_number and after == end)):
+            break
+        end = after + 1
+    return end
+
+
+def _with_lead(words: list[_Word], span: _Span) -> _Span:
+    """The name with the words on its left that lead to it: "creator of" before "Emma"."""
+    start = _leftmost(words, span[0], _REACH)
+    behind_article = span[0] >= 2 and words[span[0] - 1].lower in _ARTICLES and words[span[0] - 2].lower in _LINKS
+    if start == span[0] and behind_article:
+        start = _leftmost(words, span[0] - 1, _REACH)
+    while start < span[0] and words[start].is_function:
+        start += 1
+    return start, span[1]
+
+
+def _leftmost(words: list[_Word], start: int, reach: int) -> int:
+    left = start
+    while left > max(0, start - reach) and words[left - 1].lower not in _PHRASE_EDGES and not words[left - 1].breaks:
+        left -= 1
+    return left
+
+
+def _with_possession(words: list[_Word], span: _Span) -> _Span:
+    end = span[1]
+    while end < min(len(words), span[1] + _REACH) and not words[end].is_function:
+        end += 1
+        if words[end - 1].breaks:
+            break
+    return span[0], end
+
+
+def _alternatives(text: str, words: list[_Word], names: list[_Span]) -> Iterator[str]:
+    """For each run of names joined by commas and "or" or "and": the text with one of them in place of the run."""
+    i = 0
+    while i < len(names):
+        last, joined = i, False
+        while last + 1 < len(names):
+            between = [word.lower for word in words[names[last][1] : names[last + 1][0]]]
+            gap = text[words[names[last][1] - 1].end : words[names[last + 1][0]].start]
+            conjunction = any(word in _CONJUNCTIONS for word in between)
+            if not _CONJUNCTIONS.union(_ARTICLES).issuperset(between) or not (conjunction or "," in gap):
+                break
+            joined |= conjunction
+            last += 1
+        if joined:
+            before, after = text[: words[names[i][0]].start], text[words[names[last][1] - 1].end :]
+            for span in names[i : last + 1]:
+                yield before + _cut(text, words, span) + after
+        i = last + 1
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """The parts between commas, relative words and participles, each after the noun that it hangs on."""
+    previous = ""
+    for part in _CLAUSE_EDGE.split(text):
+        part = part.strip(_MARKS + " ")
+        words = _words(previous)
+        start = len(words)
+        while start > max(0, len(words) - _REACH - 1) and not words[start - 1].is_function:
+            start -= 1
+        noun = previous[words[start].start :] + " " if start < len(words) else ""
+        previous = part
+        if any(not w.is_function for w in _words(part)) and sum(not w.is_function for w in _words(noun + part)) >= 2:
+            yield noun + part

@@ -1,0 +1,240 @@
+"""From a question to the chunks that cover it: retrieve, build the pool, weigh the sub-queries, select."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from georag_jax._errors import require
+from georag_jax._types import Encoder, Retriever, SubQuerySource
+from georag_jax.config import SelectConfig
+from georag_jax.documents import Document, Question, Selection
+from georag_jax.retrieval.pool import fuse
+from georag_jax.selection import select
+
+Pool = Literal["dense", "multi_query"]
+OWN_LIST = 20  # R_j of Eq. 7: entries of a sub-query's own list
+BLOCK = 64  # questions that are worked on together
+
+
+class SubQuery(NamedTuple):
+    """A sub-query and its weight after filter and reverse validation; 0 when it was dropped."""
+
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One chosen chunk.
+
+    Attributes:
+        document: the chunk.
+        gain: of this pick in the objective.
+        score: cosine to the question.
+        serves: the sub-queries that this pick serves best among all picks, with their similarity to it.
+        mass: the demand it reclaims: the share of P_Q that lies on candidates nearer to this pick than to any other.
+    """
+
+    document: Document
+    gain: float
+    score: float
+    serves: tuple[tuple[str, float], ...]
+    mass: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything about one question.
+
+    Attributes:
+        question: as asked.
+        picks: in the order picked; the first j are the picks for a budget of j.
+        subqueries: all of them with their weights.
+        coverage: F_Q after each pick (Eq. 4).
+        redundancy: mean cosine between the picks so far, after each pick; 0 for one pick.
+        pool_ids: chunk ids of the candidate pool, best first.
+        cosine: the chunks that ranking by cosine to the question alone would pick.
+        status: bit field; ``georag_jax.describe`` says it in words.
+        marginal_error: of the transport, where there was any.
+    """
+
+    question: Question
+    picks: tuple[Pick, ...]
+    subqueries: tuple[SubQuery, ...]
+    coverage: tuple[float, ...]
+    redundancy: tuple[float, ...]
+    pool_ids: tuple[str, ...]
+    cosine: tuple[Document, ...]
+    status: int
+    marginal_error: float
+
+
+class _Asked(NamedTuple):
+    """One question with its sub-queries and their vectors and lists."""
+
+    question: Question
+    texts: list[str]
+    vector: np.ndarray
+    vectors: np.ndarray
+    primary: np.ndarray
+    own: np.ndarray
+    pool: np.ndarray
+    affinity: np.ndarray
+
+
+class GeoRAG:
+    """The pipeline over a retriever, an encoder and a source of sub-queries, each a small Protocol.
+
+    Args:
+        retriever: gives lists and the similarity of sub-queries to candidates. A retriever with an attribute
+            ``dense`` (as the hybrid one) is validated against that one; any other against itself.
+        encoder: must be the one that made the retriever's vectors.
+        subqueries: a source of sub-queries.
+        config: of the selector; default: the "default" preset.
+        pool: "dense", the question's own top list (paper), or "multi_query", its reciprocal-rank fusion with the
+            sub-queries' lists.
+        candidates: K, the size of the pool, >= 1.
+
+    Raises:
+        ValueError: an unknown pool, or K < 1.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        encoder: Encoder,
+        subqueries: SubQuerySource,
+        *,
+        config: SelectConfig | None = None,
+        pool: Pool = "multi_query",
+        candidates: int = 200,
+    ):
+        require(pool in get_args(Pool), "pool", f"one of {list(get_args(Pool))}", repr(pool))
+        require(candidates >= 1, "candidates", "a pool size >= 1", candidates)
+        self.retriever, self.encoder, self.subqueries = retriever, encoder, subqueries
+        self.dense: Retriever = getattr(retriever, "dense", retriever)
+        self.config = SelectConfig() if config is None else config
+        self.pool, self.candidates = pool, candidates
+
+    def ask(self, question: str) -> Result:
+        """The result of one question."""
+        return self.run([Question(id="question", text=question)])[0]
+
+    def run(self, questions: Sequence[Question]) -> list[Result]:
+        """Results in the order of the questions; an empty list for none.
+
+        Raises:
+            ValueError: a blank question; the message names its id.
+        """
+        return [result for block in self.stream(questions) for result in block]
+
+    def stream(self, questions: Sequence[Question]) -> Iterator[list[Result]]:
+        """The same in blocks of questions, as they are done."""
+        for question in questions:
+            require(bool(question.text.strip()), "questions", "text", f"a blank question with id {question.id!r}")
+        for start in range(0, len(questions), BLOCK):
+            asked = self._retrieve(questions[start : start + BLOCK])
+            yield self._describe(asked, self._select(asked))
+
+    def _retrieve(self, questions: Sequence[Question]) -> list[_Asked]:
+        written = self.subqueries.subqueries(questions)
+        ends = np.cumsum([len(own) for own in written])
+        rows = [slice(end - len(own), end) for own, end in zip(written, ends, strict=True)]
+        asked, texts = [question.text for question in questions], [text for own in written for text in own]
+        vectors = self.encoder.encode([*asked, *texts], kind="query")
+        mine = vectors[len(asked) :]
+        primary = self.dense.search(asked, vectors[: len(asked)], self.candidates).numbers
+        own = self.dense.search(texts, mine, OWN_LIST).numbers
+        if self.pool == "dense":
+            pools = [numbers[numbers >= 0] for numbers in primary]
+        else:
+            lists = self.retriever.search([*asked, *texts], vectors, self.candidates).numbers
+            theirs = lists[len(asked) :]
+            pools = [fuse(np.vstack([lists[i], theirs[rows[i]]]), self.candidates) for i in range(len(asked))]
+        return [
+            _Asked(
+                question=question,
+                texts=texts[part],
+                vector=vectors[i],
+                vectors=mine[part],
+                primary=primary[i],
+                own=own[part],
+                pool=pools[i],
+                affinity=self.retriever.similarity(texts[part], mine[part], pools[i]),
+            )
+            for i, (question, part) in enumerate(zip(questions, rows, strict=True))
+        ]
+
+    def _select(self, asked: list[_Asked]) -> Selection:
+        K, m = max(len(a.pool) for a in asked), max(len(a.texts) for a in asked)
+        return select(
+            np.stack([_pad(self.retriever.embeddings(a.pool), (K, a.vector.shape[0]), 0) for a in asked]),
+            np.stack([a.vector for a in asked]),
+            np.stack([_pad(a.vectors, (m, a.vector.shape[0]), 0) for a in asked]),
+            affinity=np.stack([_pad(a.affinity, (m, K), 0) for a in asked]),
+            retrieved=np.stack([_pad(_renumber(a.own, a.pool, K), (m, OWN_LIST), -1) for a in asked]),
+            primary=np.stack([_pad(_renumber(a.primary, a.pool, K), (self.candidates,), -1) for a in asked]),
+            candidate_mask=np.stack([np.arange(K) < len(a.pool) for a in asked]),
+            subquery_mask=np.stack([np.arange(m) < len(a.texts) for a in asked]),
+            config=self.config,
+        )
+
+    def _describe(self, asked: list[_Asked], selection: Selection) -> list[Result]:
+        of_one = lambda i: Selection(*(None if field is None else field[i] for field in selection))
+        return [self._result(one, of_one(i)) for i, one in enumerate(asked)]
+
+    def _result(self, asked: _Asked, chosen: Selection) -> Result:
+        indices = chosen.indices[chosen.indices >= 0]
+        vectors = self.retriever.embeddings(asked.pool)
+        to_picks = vectors @ vectors[indices].T
+        mass = np.bincount(to_picks.argmax(1), chosen.demand[: len(asked.pool)], minlength=len(indices))
+        weights = chosen.quality[: len(asked.texts)]
+        best = asked.affinity[:, indices].argmax(1) if asked.texts else np.zeros(0, int)
+        picks = [
+            Pick(
+                document=document,
+                gain=float(chosen.gains[t]),
+                score=float(chosen.scores[t]),
+                serves=tuple(
+                    (text, float(asked.affinity[j, indices[t]]))
+                    for j, text in enumerate(asked.texts)
+                    if best[j] == t and weights[j] > 0
+                ),
+                mass=float(mass[t]),
+            )
+            for t, document in enumerate(self.retriever.documents(asked.pool[indices].tolist()))
+        ]
+        nearest = asked.primary[asked.primary >= 0][: self.config.k]
+        return Result(
+            question=asked.question,
+            picks=tuple(picks),
+            subqueries=tuple(SubQuery(t, float(w)) for t, w in zip(asked.texts, weights, strict=True)),
+            coverage=tuple(chosen.coverage[: len(indices)].tolist()),
+            redundancy=_redundancy(to_picks[indices]),
+            pool_ids=tuple(d.id for d in self.retriever.documents(asked.pool.tolist())),
+            cosine=tuple(self.retriever.documents(nearest.tolist())),
+            status=int(chosen.status),
+            marginal_error=float(chosen.marginal_error),
+        )
+
+
+def _renumber(numbers: np.ndarray, pool: np.ndarray, size: int) -> np.ndarray:
+    """Corpus numbers as ``select`` wants them: the pool position, or size + the number outside the pool, or -1."""
+    order = np.argsort(pool)
+    at = order[np.minimum(np.searchsorted(pool, numbers, sorter=order), len(pool) - 1)]
+    return np.where(numbers < 0, -1, np.where(pool[at] == numbers, at, size + numbers))
+
+
+def _redundancy(gram: np.ndarray) -> tuple[float, ...]:
+    """Mean cosine of the pairs among the first j picks, for every j."""
+    pairs = np.tril(gram, -1).sum(1).cumsum()
+    count = np.arange(len(gram))
+    return tuple((pairs / np.maximum(count * (count + 1) / 2, 1)).tolist())
+
+
+def _pad(array: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:
+    out = np.full(shape, fill, array.dtype)
+    out[tuple(slice(n) for n in array.shape)] = array
+    return out
