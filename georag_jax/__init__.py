@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from georag_jax.documents import Document as Document
     from georag_jax.documents import Question as Question
     from georag_jax.documents import Selection as Selection
+    from georag_jax.pipeline import GeoRAG as GeoRAG
     from georag_jax.selection import reverse_validation as reverse_validation
     from georag_jax.selection import select as select
 
@@ -30,6 +31,7 @@ _HOMES = {
     "Document": "documents",
     "Question": "documents",
     "Selection": "documents",
+    "GeoRAG": "pipeline",
     "reverse_validation": "selection",
     "select": "selection",
 }

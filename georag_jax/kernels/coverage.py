@@ -5,6 +5,7 @@ at 0 here. Demand points are the candidates themselves under P_Q (Gram matrix), 
 (affinity). State is what the next gain needs, so that a step costs n x K, never n x K x k.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -111,9 +112,8 @@ def _entropic_step(level: Float[Array, "*n"], z: Float[Array, "*n"]) -> Float[Ar
 
 def prefix_coverage(gram: Float[Array, "K K"], p: Float[Array, " K"], indices: Int[Array, " k"]) -> Float[Array, " k"]:
     """F_Q after each pick: sum_i p_i max_{s in S} max(cos(i, s), 0) (Eq. 4); a -1 adds nothing."""
-    columns = _columns(service(gram), indices)
-    best = jnp.stack([columns[:, : t + 1].max(1) for t in range(indices.shape[0])])
-    return jnp.matmul(best, p, precision=HIGHEST)
+    best = jax.lax.cummax(_columns(service(gram), indices), axis=1)
+    return jnp.matmul(p, best, precision=HIGHEST)
 
 
 def _columns(similarity: Float[Array, "n K"], indices: Int[Array, " k"]) -> Float[Array, "n k"]:

@@ -72,18 +72,24 @@ def greedy_entropic_facility_location(
 
 
 def _greedy(gains: Callable, step: Callable, state, mask: Bool[Array, " K"], k: int, first) -> Greedy:
-    alone = gains(state)  # a gain is a difference of sums of this size: it resolves no finer than their last bits
-    resolution = 4 * jnp.finfo(alone.dtype).eps * jnp.max(jnp.where(mask, alone, 0), initial=0)
-    slots, free, picks, earned = jnp.arange(mask.shape[0]), mask, [], []
-    for t in range(min(k, mask.shape[0])):
-        gain = alone if t == 0 else gains(state)
-        best = first_best(gain, free, resolution)
-        pick = _forced(first, best, free) if t == 0 else best
-        picks.append(pick)
-        earned.append(jnp.where(pick >= 0, gain[pick], 0))
-        free &= slots != pick
-        state = step(state, jnp.maximum(pick, 0))
-    return _result(picks, earned, jnp.zeros((), alone.dtype), k)
+    alone = gains(state)
+    if mask.shape[0] == 0:
+        return _result([], [], jnp.zeros((), alone.dtype), k)
+    # a gain is a difference of sums of this size: it resolves no finer than their last bits
+    resolution = 4 * jnp.finfo(alone.dtype).eps * jnp.max(jnp.where(mask, alone, 0))
+    slots = jnp.arange(mask.shape[0])
+
+    def pick(carry, forced):
+        state, free = carry
+        gain = gains(state)
+        best = _forced(forced, first_best(gain, free, resolution), free)
+        earned = jnp.where(best >= 0, gain[best], 0)
+        return (step(state, jnp.maximum(best, 0)), free & (slots != best)), (best, earned)
+
+    steps = min(k, mask.shape[0])
+    start = jnp.full(steps, -1, jnp.int32).at[0].set(first)
+    _, (picks, earned) = jax.lax.scan(pick, (state, mask), start)  # compiled once, whatever k
+    return _result(list(picks), list(earned), jnp.zeros((), alone.dtype), k)
 
 
 def greedy_sinkhorn(

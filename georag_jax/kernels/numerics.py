@@ -35,11 +35,12 @@ def logsumexp(x: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
 def first_best(
     score: Float[Array, " K"], valid: Bool[Array, " K"], resolution: Float[Array, ""] | float = 0.0
 ) -> Int[Array, ""]:
-    """The lowest valid index whose score is the largest, or -1 where none is valid.
+    """The lowest valid index whose score is the largest, or -1 where none is valid. NaN is never chosen.
 
     Scores closer to the best than ``resolution`` count as equal: two copies of one vector can leave a matrix product
     with different last bits, and a tie has to go to the first of them all the same.
     """
-    score = jnp.where(valid & ~jnp.isnan(score), score, -jnp.inf)
+    valid &= ~jnp.isnan(score)
+    score = jnp.where(valid, score, -jnp.inf)
     best = jnp.argmax((score >= score.max() - resolution) & valid)
     return jnp.where(valid.any(), best, -1).astype(jnp.int32)

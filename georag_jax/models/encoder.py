@@ -130,7 +130,7 @@ class SentenceEncoder:
         order = np.argsort(-lengths, kind="stable")
         done = 0
         while done < len(order):
-            length = _length_bucket(lengths[order[done]], self._settings.max_length)
+            length = _length_bucket(int(lengths[order[done]]), self._settings.max_length)
             rows = order[done : done + max(1, self.batch_tokens // length)]
             vectors[rows] = self._run([ids[i] for i in rows], lengths[rows], length)
             done += len(rows)
@@ -271,7 +271,7 @@ def _length_bucket(length: int, longest: int) -> int:
     """Padded length: half a step, or a multiple of the step, at most the longest."""
     if length <= _LENGTH_STEP // 2:
         return min(_LENGTH_STEP // 2, longest)
-    return min(-(-int(length) // _LENGTH_STEP) * _LENGTH_STEP, longest)
+    return min(-(-length // _LENGTH_STEP) * _LENGTH_STEP, longest)
 
 
 def _row_bucket(rows: int, most: int) -> int:

@@ -4,7 +4,7 @@
     upstream/bin/pip install torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0
     upstream/bin/python tests/models/make_goldens.py MINILM
 
-MINILM is a directory with the files of all-MiniLM-L6-v2, for example what `georag_jax.models.resolve("minilm")` returns.
+MINILM is a directory with the files of all-MiniLM-L6-v2, such as `georag_jax.models.resolve("minilm")` returns.
 Writes next to this file, under data/:
 
     tiny/           a random BERT sentence encoder with no field of its configuration at its default
@@ -28,7 +28,10 @@ from transformers.activations import ACT2FN
 
 DATA = Path(__file__).parent / "data"
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
-WORDS = "a an and the cat dog bird sat ran flew on in over mat hill sea red blue old who what where why is was it of".split()
+WORDS = (
+    *("a", "an", "and", "the", "cat", "dog", "bird", "sat", "ran", "flew", "on", "in", "over", "mat", "hill", "sea"),
+    *("red", "blue", "old", "who", "what", "where", "why", "is", "was", "it", "of"),
+)
 TINY_TEXTS = [
     "the cat sat on the mat",
     "",

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from georag_jax.models.bert import ACTIVATIONS, BertConfig, BertEncoder, abstract_bert
+from georag_jax.models.bert import ACTIVATIONS, BertConfig, abstract_bert
 from georag_jax.models.loading import BERT, load_state
 
 PARITY = {"rtol": 0, "atol": 1e-5}
@@ -37,7 +38,7 @@ def test_hidden_states_are_upstreams(config, state, golden):
 def test_the_golden_states_depend_on_every_field_that_shapes_do_not_fix(config, state, golden, field, value):
     other = dataclasses.replace(config, **{field: value})
     hidden = run(other, state, golden["ids"], golden["mask"], jnp.asarray(golden["segments"]))
-    assert np.abs(hidden - golden["hidden"])[golden["mask"]].max() > 1e-3
+    assert np.abs(hidden - golden["hidden"])[golden["mask"]].max() > 1e-4
 
 
 def test_the_tiny_checkpoint_has_no_size_at_its_default(tiny_config):
@@ -90,12 +91,6 @@ def test_strict_promotion(config, state, golden):
         assert run(config, state, golden["ids"], golden["mask"]).dtype == np.float32
 
 
-def test_a_fresh_encoder_has_the_abstract_shapes(config):
-    fresh = nnx.state(BertEncoder(config, rngs=nnx.Rngs(0)))
-    shapes = lambda tree: [leaf.shape for leaf in jax.tree.leaves(tree)]
-    assert shapes(fresh) == shapes(abstract_bert(config)[1])
-
-
 @pytest.mark.parametrize(
     "ids, mask, segments, message",
     [
@@ -121,15 +116,19 @@ def test_wrong_shapes_are_refused(config, state, ids, mask, segments, message):
         ("pruned_heads", {"0": [1]}),
         ("quantization_config", {"bits": 8}),
         ("hidden_act", "quick_gelu"),
-        ("num_attention_heads", 5),
-        ("num_attention_heads", 0),
         ("rope_theta", 1e4),
     ],
 )
 def test_values_that_are_not_honoured_are_refused(tiny_config, field, value):
-    with pytest.raises(ValueError, match=f"BERT config.json: .*{field}={value!r}".replace("{", r"\{")) as caught:
+    with pytest.raises(ValueError, match=re.escape(f"{field}={value!r} is not")) as caught:
         BertConfig.from_mapping(tiny_config | {field: value})
     assert ";" not in str(caught.value)
+
+
+@pytest.mark.parametrize("heads", [0, 5])
+def test_heads_that_do_not_divide_the_width_are_refused(tiny_config, heads):
+    with pytest.raises(ValueError, match=f"hidden_size=32 is not a multiple of num_attention_heads={heads}"):
+        BertConfig.from_mapping(tiny_config | {"num_attention_heads": heads})
 
 
 def test_all_faults_of_a_config_are_reported_together(tiny_config):

@@ -32,7 +32,7 @@ def changed(tiny, tmp_path):
 
 
 def many_texts(count):
-    words = np.array("the cat dog bird sat ran flew on over mat hill".split())
+    words = ["the", "cat", "dog", "bird", "sat", "ran", "flew", "on", "over", "mat", "hill"]
     random = np.random.default_rng(5)
     return [" ".join(random.choice(words, random.integers(0, 30))) for _ in range(count)]
 
@@ -66,10 +66,9 @@ def test_rows_are_unit_float32_in_the_order_of_the_texts(encoder):
     np.testing.assert_allclose(encoder.encode([texts[i] for i in order]), vectors[order], **SAME)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 100, 4096])
-def test_a_vector_does_not_depend_on_its_batch(tiny, encoder, batch_tokens):
+def test_a_vector_does_not_depend_on_its_batch(tiny, encoder):
     texts = many_texts(30)
-    batched = SentenceEncoder.from_directory(tiny, batch_tokens=batch_tokens).encode(texts)
+    batched = SentenceEncoder.from_directory(tiny, batch_tokens=64).encode(texts)
     alone = np.concatenate([encoder.encode([text]) for text in texts])
     np.testing.assert_allclose(batched, alone, **SAME)
 
@@ -145,7 +144,7 @@ def test_batch_tokens_must_be_positive(tiny):
     "file, fields, message",
     [
         ("config.json", {"is_decoder": True}, "is_decoder=True is not implemented"),
-        ("config.json", {"vocab_size": 80}, "vocab_size|does not fit"),
+        ("config.json", {"vocab_size": 80}, "model.safetensors does not fit the network: misshapen"),
         ("1_Pooling/config.json", {"pooling_mode": "max"}, "pooling: expected one mode, mean or cls, got .'max'."),
         ("1_Pooling/config.json", {"embedding_dimension": 8}, "pooling: expected the width of the network, 32, got 8"),
         ("1_Pooling/config.json", {"include_prompt": False}, "pooling: expected the prompt to be pooled"),

@@ -8,44 +8,39 @@ from georag_jax.documents import Question
 from georag_jax.models.subqueries.parse import distinct
 
 _MOST = 12  # sub-queries a question; a long text would give dozens
-_REACH = 4  # words that a name's phrase takes from its left or right
+_REACH = 4  # words that a phrase takes from the left or the right of a name
 
-_QUESTION_WORDS = frozenset("what which who whom whose when where why how".split())
-_AUXILIARIES = frozenset(
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_QUESTION_WORDS = _set("what which who whom whose when where why how")
+_AUXILIARIES = _set(
     """am is are was were be been being do does did has have had can could will would shall should may might must
-    isn't aren't wasn't weren't don't doesn't didn't hasn't haven't""".split()
+    isn't aren't wasn't weren't don't doesn't didn't hasn't haven't"""
 )
-_ARTICLES = frozenset(("a", "an", "the"))
-_CONJUNCTIONS = frozenset(("and", "or"))
-_FUNCTION_WORDS = (
-    _QUESTION_WORDS
-    | _AUXILIARIES
-    | _ARTICLES
-    | _CONJUNCTIONS
-    | frozenset(
-        """about above after against along among around as aside at before behind between beyond by during except for
-        from in inside into like near of off on onto out outside over since than through to toward towards under until
-        up upon with within without this that these those it its he his him she her hers they their them we our us you
-        your i my one but nor so yet both either neither if then there also other others another such same more most
-        many much some any all each every no not only just too very first last name give list tell find identify state
-        describe consider question while although though because according given besides""".split()
-    )
+_ARTICLES = _set("a an the")
+_CONJUNCTIONS = _set("and or")
+_COMMON = _QUESTION_WORDS | _AUXILIARIES | _ARTICLES | _CONJUNCTIONS
+_FUNCTION_WORDS = _COMMON | _set(
+    """about above after against along among around as aside at before behind between beyond by during except for from
+    in inside into like near of off on onto out outside over since than through to toward towards under until up upon
+    with within without this that these those it its he his him she her hers they their them we our us you your i my
+    one but nor so yet both either neither if then there also other others another such same more most many much some
+    any all each every no not only just too very first last name give list tell find identify state describe consider
+    question while although though because according given besides"""
 )
-# A name's phrase ends before these: "the creator of Emma", "city in which Jane Austen".
-_PHRASE_EDGES = (
-    _QUESTION_WORDS
-    | _AUXILIARIES
-    | _ARTICLES
-    | _CONJUNCTIONS
-    | frozenset(("this", "that", "these", "those", "but", "both", "either"))
-)
-_LINKS = frozenset(("of", "in", "from", "by", "for"))
+# A name's phrase ends before these; prepositions may stand in it: "creator of Emma".
+_PHRASE_EDGES = _COMMON | _set("this that these those but both either")
+_LINKS = _set("of in from by for")
 # Lower-case words that stand inside names, between two capitalised words.
-_JOINERS = frozenset(
+_JOINERS = _set(
     """of the de del della di da do dos das du des la le les el los las van von der den ter zu al bin ibn y et und e on
-    in to for a an""".split()
+    in to for a an"""
 )
 _MARKS = "()[]{}<>¿?¡!,;:\"'“”„«»‘’`*…-–—"
+_BREAKS = ',;:?!)]}"”»'  # marks after which no phrase goes on
 _QUOTATION = re.compile(r'"([^"]+)"|“([^”“]+)”|„([^“”„]+)[“”]|«([^»«]+)»|(?<!\w)[\'‘]([^\'‘’]+)[\'’](?!\w)')
 _POSSESSIVE = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])$")
 _CLAUSE_EDGE = re.compile(
@@ -60,9 +55,9 @@ class Decomposer:
     """Takes sub-queries out of the question itself, by rules for English.
 
     In this order: the question; its quotations and names, each with the words that lead to it ("creator of Emma"),
-    and what they possess ("Emma's author"); for alternatives ("Emma or Persuasion") the question with each of them
-    alone; its clauses with the noun they hang on. A question without capitals, quotations and clauses gives itself
-    alone. There are at most twelve.
+    or that it describes ("French pilot"); what they possess ("Emma's author"); for alternatives ("Emma or Persuasion")
+    the question with each of them alone; its clauses with the noun they hang on. A question without capitals,
+    quotations and clauses gives itself alone. There are at most twelve.
 
     >>> Decomposer().subqueries([Question("1", "Who is older, Jane Austen or Walter Scott?")])[0][1:3]
     ['Jane Austen', 'Walter Scott']
@@ -86,7 +81,7 @@ class _Word(NamedTuple):
     start: int
     end: int  # of the core
     possesses: bool
-    breaks: bool  # no phrase goes on beyond this word
+    breaks: bool  # a phrase ends here
 
     @property
     def lower(self) -> str:
@@ -115,11 +110,11 @@ def _candidates(question: str) -> Iterator[str]:
     yield text
     words = _words(text)
     names = _names(text, words)
-    for span in names:
-        yield _cut(text, words, _with_lead(words, span))
+    for before, span in zip([(0, 0), *names], names, strict=False):
+        yield _cut(text, words, _phrase(words, span, before[1]))
     for span in names:
         if words[span[1] - 1].possesses:
-            yield _cut(text, words, _with_possession(words, span))
+            yield _cut(text, words, _with_following(words, span, _REACH))
     yield from _alternatives(text, words, names)
     yield from _clauses(text)
 
@@ -139,9 +134,8 @@ def _words(text: str) -> list[_Word]:
             core = core[: possessive.start()]
         end = start + len(core)
         tail = text[end : match.end()]
-        words.append(
-            _Word(core, start, end, bool(possessive), bool(possessive) or any(c in ',;:?!)]}"”»' for c in tail))
-        )
+        ends = possessive is not None or any(mark in _BREAKS for mark in tail)
+        words.append(_Word(core, start, end, possessive is not None, ends))
     return words
 
 
@@ -177,7 +171,7 @@ def _capitalised(words: list[_Word]) -> Iterator[_Span]:
 
 def _end_of_name(words: list[_Word], start: int) -> int:
     end = start + 1
-    while end < len(words) and not words[end - 1].breaks:
+    while end < len(words) and _goes_on(words[end - 1], words[end]):
         after = end
         while after < len(words) - 1 and after < end + 2 and words[after].core in _JOINERS and not words[after].breaks:
             after += 1
@@ -187,27 +181,38 @@ def _end_of_name(words: list[_Word], start: int) -> int:
     return end
 
 
-def _with_lead(words: list[_Word], span: _Span) -> _Span:
-    """The name with the words on its left that lead to it: "creator of" before "Emma"."""
-    start = _leftmost(words, span[0], _REACH)
+def _goes_on(word: _Word, following: _Word) -> bool:
+    """Whether a name may hold both words; "Schindler's List" is one name, "Schindler's factory" is not."""
+    return not word.breaks or (word.possesses and following.is_capital)
+
+
+def _phrase(words: list[_Word], span: _Span, first: int) -> _Span:
+    """The name with words from ``first`` on that lead to it, "creator of Emma", or that it describes."""
+    start = _leftmost(words, span[0], first)
     behind_article = span[0] >= 2 and words[span[0] - 1].lower in _ARTICLES and words[span[0] - 2].lower in _LINKS
     if start == span[0] and behind_article:
-        start = _leftmost(words, span[0] - 1, _REACH)
+        start = _leftmost(words, span[0] - 1, first)
     while start < span[0] and words[start].is_function:
         start += 1
-    return start, span[1]
+    if span[1] - start > 1 or words[start].breaks:
+        return start, span[1]
+    # A lone capital is often an adjective, which finds anything.
+    return _with_following(words, (start, span[1]), _REACH - 1)
 
 
-def _leftmost(words: list[_Word], start: int, reach: int) -> int:
+def _leftmost(words: list[_Word], start: int, first: int) -> int:
     left = start
-    while left > max(0, start - reach) and words[left - 1].lower not in _PHRASE_EDGES and not words[left - 1].breaks:
+    while (
+        left > max(first, start - _REACH) and words[left - 1].lower not in _PHRASE_EDGES and not words[left - 1].breaks
+    ):
         left -= 1
     return left
 
 
-def _with_possession(words: list[_Word], span: _Span) -> _Span:
+def _with_following(words: list[_Word], span: _Span, reach: int) -> _Span:
+    """The span with up to ``reach`` content words after it."""
     end = span[1]
-    while end < min(len(words), span[1] + _REACH) and not words[end].is_function:
+    while end < min(len(words), span[1] + reach) and not words[end].is_function:
         end += 1
         if words[end - 1].breaks:
             break

@@ -52,7 +52,7 @@ def distinct(texts: Iterable[str]) -> Iterator[str]:
 
 
 def parse(answer: str, cut: bool = False) -> Parsed:
-    """Finds the sub-queries in an answer: JSON, fenced or bare, cut or whole, else a list of lines.
+    r"""Finds the sub-queries in an answer: JSON, fenced or bare, cut or whole, else a list of lines.
 
     Args:
         answer: the content of one choice; what stands in thinking blocks is ignored.
@@ -61,7 +61,7 @@ def parse(answer: str, cut: bool = False) -> Parsed:
     Returns:
         The sub-queries and how many items were dropped as malformed.
 
-    >>> parse("Sure! Here are two:\\n1. Who wrote Emma?\\n2. Jane Austen").subqueries
+    >>> parse("Sure! Here are two:\n1. Who wrote Emma?\n2. Jane Austen").subqueries
     ['Who wrote Emma?', 'Jane Austen']
     """
     text = _THINKING_TAIL.sub("", _THINKING.sub("", answer)).strip()

@@ -1,0 +1,57 @@
+"""A small corpus on disk, with a tiny random encoder: the command line runs its real code on it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from georag_jax.cli import main
+
+ENCODER = str(Path(__file__).parents[1] / "models" / "data" / "tiny")
+TOPICS = ["river", "bridge", "opera", "novel", "canal", "mountain", "painter", "engine"]
+
+
+def lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def encoder():
+    return ENCODER
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """corpus.jsonl (40 passages), queries.jsonl (6), subqueries.jsonl, and the finished index."""
+    home = tmp_path_factory.mktemp("cli")
+    texts = [
+        f"The {TOPICS[i % 8]} number {i} of the {TOPICS[(i * 3) % 8]} and its {TOPICS[(i // 8) % 8]}."
+        for i in range(40)
+    ]
+    lines(home / "corpus.jsonl", [{"id": f"p{i}", "title": f"Entry {i}", "text": t} for i, t in enumerate(texts)])
+    queries = [
+        {"id": f"q{i}", "question": f"Which {TOPICS[i]} and which {TOPICS[i + 1]}?", "gold_ids": [f"p{i}", f"p{i + 8}"]}
+        for i in range(6)
+    ]
+    lines(home / "queries.jsonl", queries)
+    lines(
+        home / "subqueries.jsonl",
+        [{"id": q["id"], "subqueries": [f"the {TOPICS[i]}", f"its {TOPICS[i + 1]}"]} for i, q in enumerate(queries)],
+    )
+    assert main(["index", str(home / "corpus.jsonl"), "--out", str(home / "index"), "--encoder", ENCODER]) == 0
+    return home
+
+
+@pytest.fixture
+def select(folder, encoder):
+    """Runs georag select on the folder and returns its exit code."""
+
+    def run(out, *extra, queries="queries.jsonl", subqueries="subqueries.jsonl"):
+        given = ["--subqueries", str(folder / subqueries)] if subqueries else []
+        return main(
+            ["select", str(folder / "index"), "--queries", str(folder / queries), *given, "--encoder", encoder]
+            + ["--candidates", "20", "--out", str(out), *extra]
+        )
+
+    return run
