@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import platform
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,20 @@ def load_encoder(name: str):
     from georag_jax.models.encoder import SentenceEncoder
     from georag_jax.models.weights import resolve
 
+    _keep_programs()
     return SentenceEncoder.from_directory(resolve(name))
+
+
+def _keep_programs() -> None:
+    """Has JAX keep compiled programs between runs, a folder a host, unless the user has named a place himself."""
+    import jax
+
+    from georag_jax.models.weights import cache_directory
+
+    if jax.config.jax_compilation_cache_dir is None:
+        home = cache_directory() / "programs" / f"{platform.machine()}-{platform.node()}"
+        jax.config.update("jax_compilation_cache_dir", str(home))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource | None" = None) -> "GeoRAG":

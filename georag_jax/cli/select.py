@@ -49,9 +49,11 @@ def run(options: argparse.Namespace) -> None:
         from georag_jax.models.subqueries import FileSubQueries
 
         source = FileSubQueries(options.subqueries)
-        if options.skip_missing:
-            questions = [question for question in questions if question.id in source]
-        source.require(questions)
+        missing = set(source.missing(questions))
+        expected = "sub-queries for every question (--skip-missing leaves out those without)"
+        require(options.skip_missing or not missing, options.subqueries, expected, f"none for {_few(missing)}")
+        questions = [question for question in questions if question.id not in missing]
+        require(bool(questions), options.subqueries, "sub-queries for at least one question", "none")
     pipeline = open_pipeline(options, source)
     part = Path(f"{options.out}.part")
     done = _take_up(part, _settings(options, pipeline))
@@ -73,6 +75,11 @@ def run(options: argparse.Namespace) -> None:
         print(f"{options.out}: {len(questions)} questions")
         for message, count in flagged.items():
             print(f"  {count} with the remark: {message}")
+
+
+def _few(ids: set[str]) -> str:
+    shown = sorted(ids)[:10]
+    return f"{len(ids)} of them: {', '.join(shown)}{', ..' if len(ids) > len(shown) else ''}"
 
 
 def record(result: "Result") -> dict[str, Any]:

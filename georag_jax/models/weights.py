@@ -93,7 +93,7 @@ def resolve(name_or_path: str | Path, *, offline: bool = False) -> Path:
     name = _ALIASES.get(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
         return _own_directory(name_or_path)
-    model, home = _MODELS[name], cache_directory() / name
+    model, home = _MODELS[name], cache_directory() / "models" / name
     faults = _faults(home, model)
     if not faults:
         return home
@@ -113,9 +113,9 @@ def resolve(name_or_path: str | Path, *, offline: bool = False) -> Path:
 
 
 def cache_directory() -> Path:
-    """Directory of fetched models: ``$GEORAG_HOME/models``, or ``~/.cache/georag_jax/models`` where that is not set."""
+    """What was fetched or built once lies here: ``$GEORAG_HOME``, or ``~/.cache/georag_jax`` where that is not set."""
     home = os.environ.get("GEORAG_HOME")
-    return (Path(home).expanduser() if home else Path.home() / ".cache" / "georag_jax") / "models"
+    return Path(home).expanduser() if home else Path.home() / ".cache" / "georag_jax"
 
 
 def sha256(path: Path) -> str:

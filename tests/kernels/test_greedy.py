@@ -85,18 +85,19 @@ def test_score_of_each_pick(gate, losses, seed):
     """gate x Delta W from the transport kernel, in float64; with ``gate_losses`` off a loss stays whole."""
     case = instance(seed, K)
     with jax.enable_x64(True):
-        G, p = jnp.float64(case.gram), jnp.float64(case.p)
-        got = transport(G, p, ALL, PICKS, gate=gate, gate_losses=losses)
-        W = lambda S: reference.sinkhorn(1 - case.gram[:, S], case.p, np.full(len(S), 1 / len(S)))
+        p = case.p / case.p.sum()
+        got = transport(jnp.float64(case.gram), jnp.float64(p), ALL, PICKS, gate=gate, gate_losses=losses)
+        W = lambda *sets: reference.sinkhorn(
+            np.stack([1 - case.gram[:, S] for S in sets]), p, np.full(len(sets[0]), 1 / len(sets[0]))
+        )
         S, worst = got.indices.tolist(), 0.0
         assert got.indices.dtype == jnp.int32
         assert {got.gains.dtype, got.marginal_error.dtype} == {jnp.dtype("float64")}
-        np.testing.assert_allclose(got.gains[0], 1 - W(S[:1])[0], rtol=1e-9)
+        np.testing.assert_allclose(got.gains[0], 1 - W(S[:1])[0][0], rtol=1e-9)
         for t in range(1, PICKS):
             rest = [i for i in range(K) if i not in S[:t]]
-            solved = [W([*S[:t], i]) for i in rest]
-            worst = max(worst, *(error for _, error in solved))
-            loss = W(S[:t])[0] - np.array([value for value, _ in solved])
+            solved, errors = W(*([*S[:t], i] for i in rest))
+            worst, loss = max(worst, errors.max()), W(S[:t])[0][0] - solved
             closed = 1 - case.gram[np.ix_(rest, S[:t])].max(1) if gate else np.ones(len(rest))
             score = loss * (closed if losses else np.where(loss < 0, 1, closed))
             np.testing.assert_allclose(got.gains[t], score.max(), rtol=1e-7, atol=1e-12)

@@ -177,10 +177,10 @@ def test_racing_processes_do_no_harm(home, monkeypatch):
 
 def test_the_cache_is_chosen_at_the_call(monkeypatch, tmp_path):
     monkeypatch.setenv("GEORAG_HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / "models"
+    assert cache_directory() == tmp_path
     monkeypatch.delenv("GEORAG_HOME")
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "user")
-    assert cache_directory() == tmp_path / "user" / ".cache" / "georag_jax" / "models"
+    assert cache_directory() == tmp_path / "user" / ".cache" / "georag_jax"
 
 
 def test_a_directory_is_used_as_it_is(tiny, home):

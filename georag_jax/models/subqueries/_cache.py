@@ -37,7 +37,7 @@ class Cache:
             try:
                 record = json.loads(line)
                 self._entries[_name(record["key"])] = [str(s) for s in record["subqueries"]]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 _log.warning("%s, line %d: skipped, not a cache entry", path, number)
 
     def get(self, key: dict[str, Any]) -> list[str] | None:

@@ -85,7 +85,7 @@ class Endpoint(NamedTuple):
             raise _Retryable(ServerError(f"{self.url}: no answer: {reason!r}")) from error
         try:
             answer = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _Retryable(ServerError(f"{self.url}: the answer is not JSON: {_shown(raw)!r}")) from error
         if not isinstance(answer, dict):
             raise ServerError(f"{self.url}: the answer is not a JSON object: {_shown(raw)!r}")

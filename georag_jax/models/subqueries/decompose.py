@@ -150,7 +150,11 @@ def _names(text: str, words: list[_Word]) -> list[_Span]:
         inside = [i for i, word in enumerate(words) if match.start() < word.start and word.end < match.end()]
         if inside:
             quoted.append((inside[0], inside[-1] + 1))
-    capitalised = (s for s in _capitalised(words) if all(s[1] <= a or b <= s[0] for a, b in quoted))
+    parted = list(words)
+    for start, end in quoted:  # a name neither runs into a quotation nor out of it
+        for i in (max(start - 1, 0), end - 1):
+            parted[i] = parted[i]._replace(breaks=True)
+    capitalised = (s for s in _capitalised(parted) if all(s[1] <= a or b <= s[0] for a, b in quoted))
     return sorted([*quoted, *capitalised])
 
 

@@ -1,9 +1,9 @@
 """Sub-queries that were written beforehand, from a JSON lines file."""
 
-import json
 from collections.abc import Sequence
-from os import PathLike
+from pathlib import Path
 
+from georag_jax._jsonl import read_records, string_list
 from georag_jax.documents import Question
 
 
@@ -21,33 +21,18 @@ class FileSubQueries:
         OSError: the file cannot be read.
     """
 
-    def __init__(self, path: str | PathLike[str]):
+    def __init__(self, path: str | Path):
         self.path = path
         self._subqueries: dict[str, list[str]] = {}
-        lines: dict[str, int] = {}
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                where = f"{path}, line {number}"
-                identifier, subqueries = _record(line, where)
-                if identifier in lines:
-                    raise ValueError(f"{where}: id {identifier!r} stands already on line {lines[identifier]}")
-                lines[identifier] = number
-                self._subqueries[identifier] = subqueries
+        for record, where, _ in read_records(path):
+            subqueries = string_list(record, "subqueries", where)
+            if "subqueries" not in record or not all(subquery.strip() for subquery in subqueries):
+                raise ValueError(f'{where}: "subqueries": expected a list of strings that are not blank')
+            self._subqueries[record["id"]] = list(subqueries)
 
-    def require(self, questions: Sequence[Question]) -> None:
-        """Checks that the file knows every question, so that a long run can fail before its work begins.
-
-        Args:
-            questions: the questions that will be asked for.
-
-        Raises:
-            ValueError: names every question whose id the file lacks.
-        """
-        missing = [question.id for question in questions if question.id not in self._subqueries]
-        if missing:
-            raise ValueError(f"{self.path}: no sub-queries for {len(missing)} question(s): {', '.join(missing)}")
+    def missing(self, questions: Sequence[Question]) -> list[str]:
+        """Ids of the questions that the file has no line for, so that a long run can fail before its work begins."""
+        return [question.id for question in questions if question.id not in self._subqueries]
 
     def subqueries(self, questions: Sequence[Question]) -> list[list[str]]:
         """The sub-queries that the file holds for each question, in the file's order.
@@ -61,18 +46,6 @@ class FileSubQueries:
         Raises:
             ValueError: names every question whose id the file lacks.
         """
-        self.require(questions)
+        if missing := self.missing(questions):
+            raise ValueError(f"{self.path}: no sub-queries for {len(missing)} question(s): {', '.join(missing)}")
         return [list(self._subqueries[question.id]) for question in questions]
-
-
-def _record(line: str, where: str) -> tuple[str, list[str]]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON: {error}") from error
-    if not isinstance(record, dict) or not isinstance(record.get("id"), str) or "subqueries" not in record:
-        raise ValueError(f'{where}: expected an object with a string "id" and a list "subqueries"')
-    subqueries = record["subqueries"]
-    if not isinstance(subqueries, list) or not all(isinstance(s, str) and s.strip() for s in subqueries):
-        raise ValueError(f'{where}: expected "subqueries" to be a list of non-blank strings')
-    return record["id"], subqueries

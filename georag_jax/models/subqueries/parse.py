@@ -79,7 +79,7 @@ def _json_items(text: str) -> Iterable[Any] | None:
         return None
     try:
         return _list_in(json.JSONDecoder().raw_decode(text, start)[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         found = [match for match in _JSON_STRING.finditer(text, start) if not match.group(2)]
         if not found:
             return None
@@ -126,7 +126,8 @@ def _clean(items: Iterable[Any]) -> Parsed:
     for item in items:
         text = " ".join(item.split()).strip(_WRAPPING) if isinstance(item, str) else ""
         text = _LABEL.sub("", text, count=1).strip(_WRAPPING) if _LABEL.match(text) else text
-        if len(re.findall(r"\w", text)) < 2:
+        # JSON can escape half of a surrogate pair, which neither files nor tokenizers take.
+        if len(re.findall(r"\w", text)) < 2 or any("\ud800" <= c <= "\udfff" for c in text):
             malformed += 1
         elif len(text) > MAX_CHARACTERS:
             kept.append(text[:MAX_CHARACTERS].rsplit(" ", 1)[0])

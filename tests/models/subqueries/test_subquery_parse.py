@@ -53,6 +53,11 @@ def test_escapes_in_cut_json():
     assert parse(r'["Who wrote \"Emma\"?", "caf\u00e9", "cut').subqueries == ['Who wrote "Emma"?', "café"]
 
 
+def test_hostile_json():
+    assert parse("[" * 100_000) == Parsed([], 1)
+    assert parse(r'["half \ud83d", "whole \ud83d\ude00"]') == Parsed(["whole 😀"], 1)
+
+
 def test_a_year_at_the_start_of_a_line_is_not_a_number_of_the_list():
     assert parse("1998. World Cup\n1998 World Cup winner").subqueries == ["1998. World Cup", "1998 World Cup winner"]
 
