@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Service(NamedTuple):
     demand_points: DemandPoints
     discount: float
     power: float
+    ownership: float
+    consensus: float
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,21 @@ class SelectConfig:
         subqueries_kept: how many the max-min filter (Eq. 6) keeps, >= 1; None keeps all.
         quality: which factors of reverse validation (Eq. 7) make the weights.
         quality_threshold: in 0..1; a sub-query of lower quality is dropped (tau_RV).
+        quality_saturation: None for weights in proportion to quality (Eq. 8); s > 0 for quality / (quality + s).
         without_subqueries: where there are none, the demand is the "prior" alone (paper), or the "query" serves as
             the only sub-query.
         demand_points: what is to be served, "candidates" (paper) or "subqueries" weighted by quality.
         service_discount: in 0..1; what a second, third, ... pick that serves the same point is worth, as a power.
-        similarity_power: > 0; exponent of the similarities.
+        similarity_power: > 0 and <= 32; exponent of the similarities.
+        ownership: in 0..1; how far a demand point's credit is shared out over the pool: each similarity is divided by
+            the point's sum over the pool to this power.
+        consensus: in 0..1; share of the mean over all sub-queries, by weight, in each one's similarity. Needs
+            "subqueries" as demand points.
         center: None, or a mean [d] (the corpus', say) that is subtracted from every vector before cosines.
 
-    ``demand_points``, ``service_discount`` and ``similarity_power`` belong to "facility_location". None stands for
-    the tuned value there and for the neutral one elsewhere, so that a change of ``objective`` alone is valid; any
-    other value with another objective is refused.
+    ``demand_points``, ``service_discount``, ``similarity_power``, ``ownership`` and ``consensus`` belong to
+    "facility_location". None stands for the tuned value there and for the neutral one elsewhere (``service`` has them
+    filled in), so that a change of ``objective`` alone is valid; any other value with another objective is refused.
 
     Raises:
         ValueError: a field outside its range, or an option that the objective does not have.
@@ -82,10 +89,13 @@ class SelectConfig:
     subqueries_kept: int | None = None
     quality: Quality = "overlap"
     quality_threshold: float = 0.05
+    quality_saturation: float | None = 0.15
     without_subqueries: Fallback = "query"
     demand_points: DemandPoints | None = None
     service_discount: float | None = None
     similarity_power: float | None = None
+    ownership: float | None = None
+    consensus: float | None = None
     center: tuple[float, ...] | None = None
 
     def __post_init__(self):
@@ -108,10 +118,15 @@ class SelectConfig:
 
     @property
     def service(self) -> Service:
-        """Demand points, discount and power as the objective uses them."""
-        base = _TUNED if self.objective == "facility_location" else _NEUTRAL
-        given = Service(self.demand_points, self.service_discount, self.similarity_power)  # type: ignore[arg-type]
-        return Service(*(b if g is None else g for b, g in zip(base, given, strict=True)))
+        """Demand points, discount, power, ownership and consensus as the objective uses them."""
+        base = _NEUTRAL
+        if self.objective == "facility_location":
+            base = _TUNED[self.demand_points or "subqueries"]
+        given = [getattr(self, field) for field in _SERVICE_FIELDS]
+        return Service._make(b if g is None else g for b, g in zip(base, given, strict=True))
+
+    def _may_be_none(self, field: str) -> bool:
+        return type(None) in get_args(self.__dataclass_fields__[field].type)
 
     def _check_choices(self) -> None:
         for field, kind in (
@@ -135,54 +150,65 @@ class SelectConfig:
 
     def _check_numbers(self) -> None:
         for field in ("k", "iterations", "subqueries_kept"):
-            value = getattr(self, field)
-            if value is not None:
-                whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-                require(whole and value >= 1, field, "an integer >= 1", repr(value))
-                object.__setattr__(self, field, int(value))
-        for field, low, low_allowed, high in (
-            ("epsilon", 0, False, math.inf),
-            ("prior_temperature", 0, False, math.inf),
-            ("likelihood_temperature", 0, False, math.inf),
-            ("alpha", 0, True, math.inf),
-            ("beta", 0, True, math.inf),
-            ("quality_threshold", 0, True, 1),
-            ("service_discount", 0, True, 1),
-            ("similarity_power", 0, False, math.inf),
-        ):
-            value = getattr(self, field)
-            if value is not None:
-                _check_float(field, value, low, low_allowed, high)
-                object.__setattr__(self, field, float(value))
+            if (value := getattr(self, field)) is None and self._may_be_none(field):
+                continue
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            require(whole and bool(value >= 1), field, "an integer >= 1", repr(value))
+            object.__setattr__(self, field, int(value))
+        for field, low, low_allowed, high in _RANGES:
+            if (value := getattr(self, field)) is None and self._may_be_none(field):
+                continue
+            _check_float(field, value, low, low_allowed, high)
+            object.__setattr__(self, field, float(value))
         require(self.alpha + self.beta > 0, "alpha, beta", "at least one above 0", f"{self.alpha}, {self.beta}")
 
     def _check_objective_has(self) -> None:
+        refused, reason = _SERVICE_FIELDS, f"objective {self.objective!r}"
         if self.objective == "facility_location":
-            return
-        for field, neutral in zip(("demand_points", "service_discount", "similarity_power"), _NEUTRAL, strict=True):
-            value = getattr(self, field)
-            expected = f"None or {neutral!r}, as objective {self.objective!r} has no such option"
-            require(value in (None, neutral), field, expected, repr(value))
+            refused, reason = (), ""
+            if self.demand_points == "candidates":
+                refused, reason = ("consensus",), "demand_points 'candidates'"
+        for field in refused:
+            value, neutral = getattr(self, field), _NEUTRAL[_SERVICE_FIELDS.index(field)]
+            require(
+                value in (None, neutral), field, f"None or {neutral!r}, as {reason} has no such option", repr(value)
+            )
 
 
-def _check_float(field: str, value: object, low: float, low_allowed: bool, high: float) -> None:
+def _check_float(field: str, value: Any, low: float, low_allowed: bool, high: float) -> None:
     expected = f"a number {'>=' if low_allowed else '>'} {low}" + ("" if high == math.inf else f" and <= {high}")
     number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    require(number and math.isfinite(value), field, expected, repr(value))  # type: ignore[arg-type]
-    require((value >= low if low_allowed else value > low) and value <= high, field, expected, repr(value))  # type: ignore[operator]
+    require(number and math.isfinite(value), field, expected, repr(value))
+    inside = (value >= low if low_allowed else value > low) and value <= high
+    require(bool(inside), field, expected, repr(value))
 
 
 def _as_tuple(center: Sequence[float] | np.ndarray) -> tuple[float, ...]:
-    if isinstance(center, tuple):
-        return center
     values = np.asarray(center, dtype=np.float64)
     require(values.ndim == 1, "center", "one vector [d]", f"shape {values.shape}")
     require(bool(np.isfinite(values).all()), "center", "finite numbers", "NaN or infinity")
     return tuple(values.tolist())
 
 
-_NEUTRAL = Service("candidates", 0.0, 1.0)
-_TUNED = Service("candidates", 0.3, 4.0)
+_RANGES = (  # field, lower end, whether that end belongs to it, upper end
+    ("epsilon", 0, False, math.inf),
+    ("prior_temperature", 0, False, math.inf),
+    ("likelihood_temperature", 0, False, math.inf),
+    ("alpha", 0, True, math.inf),
+    ("beta", 0, True, math.inf),
+    ("quality_threshold", 0, True, 1),
+    ("quality_saturation", 0, False, math.inf),
+    ("service_discount", 0, True, 1),
+    ("similarity_power", 0, False, 32),
+    ("ownership", 0, True, 1),
+    ("consensus", 0, True, 1),
+)
+_SERVICE_FIELDS = ("demand_points", "service_discount", "similarity_power", "ownership", "consensus")
+_NEUTRAL = Service("candidates", discount=0.0, power=1.0, ownership=0.0, consensus=0.0)
+_TUNED = {
+    "subqueries": Service("subqueries", discount=0.3, power=10.0, ownership=0.7, consensus=0.1),
+    "candidates": Service("candidates", discount=0.3, power=4.0, ownership=0.0, consensus=0.0),
+}
 _PRESETS: dict[str, dict] = {
     "default": {},
     "paper": {
@@ -193,9 +219,12 @@ _PRESETS: dict[str, dict] = {
         "likelihood_temperature": None,
         "subqueries_kept": 10,
         "quality": "overlap_novelty",
+        "quality_saturation": None,
         "without_subqueries": "prior",
         "demand_points": "candidates",
         "service_discount": 0.0,
         "similarity_power": 1.0,
+        "ownership": 0.0,
+        "consensus": 0.0,
     },
 }

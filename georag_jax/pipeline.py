@@ -182,7 +182,7 @@ class GeoRAG:
         )
 
     def _describe(self, asked: list[_Asked], selection: Selection) -> list[Result]:
-        of_one = lambda i: Selection(*(None if field is None else field[i] for field in selection))
+        of_one = lambda i: Selection._make(None if field is None else field[i] for field in selection)
         return [self._result(one, of_one(i)) for i, one in enumerate(asked)]
 
     def _result(self, asked: _Asked, chosen: Selection) -> Result:

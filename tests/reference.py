@@ -3,6 +3,7 @@ Symbols (paper -> here): K candidates, k budget, m sub-queries, d embedding widt
 G [K, K] cosine similarities of the candidates, p [K] the demand P_Q, eps the entropic regulariser.
 Ties always go to the lowest index.
 """
+
 from itertools import combinations
 
 import numpy as np
@@ -61,7 +62,7 @@ def demand(prior, like, alpha=1.0, beta=1.0):
 
 # --- entropic transport (Algorithm 2) --------------------------------------------------------------
 def sinkhorn(M, p, e, eps=0.01, iters=100):
-    """(W, error): M [..., K, t], p [K], e [t]; W = <pi, M> without the entropy term; error: L1 of the rows' marginal."""
+    """(W, error): M [..., K, t], p [K], e [t]; W = <pi, M> without the entropy term; error: L1 of the row marginal."""
     f = np.zeros(M.shape[:-1])
     g = np.zeros(M.shape[:-2] + M.shape[-1:])
     with np.errstate(divide="ignore"):
@@ -137,7 +138,7 @@ def transport_with_each(M, p, S, rest, eps=0.01, iters=100):
 
 
 def georag_trace(G, query_sim, p, k=5, eps=0.01, iters=100):
-    """Picks, scores and margins (best minus second best) of ``georag``; scores within 1e-12 tie, the lowest index wins.
+    """Picks, scores and margins (best minus second best) of ``georag``; within 1e-12 the lowest index wins.
 
     The two are compared in the tests; this one takes a hundredth of the time.
     """

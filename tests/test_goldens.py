@@ -6,6 +6,7 @@ import make_goldens
 import numpy as np
 import pytest
 import reference
+
 from georag_jax import SelectConfig, select
 from georag_jax.kernels import cosine, cost, sinkhorn
 

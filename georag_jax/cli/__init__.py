@@ -23,7 +23,9 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = import_module(f"georag_jax.cli.{name}")
         summary = (module.__doc__ or "").splitlines()[0]
-        own = commands.add_parser(name, help=summary.replace("%", "%%"), description=module.__doc__, formatter_class=_Formatter)
+        own = commands.add_parser(
+            name, help=summary.replace("%", "%%"), description=module.__doc__, formatter_class=_Formatter
+        )
         module.add_arguments(own)
         own.set_defaults(run=module.run)
     return top

@@ -100,7 +100,7 @@ def _keep_programs() -> None:
 
     from georag_jax.models.weights import cache_directory
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         home = cache_directory() / "programs" / f"{platform.machine()}-{platform.node()}"
         jax.config.update("jax_compilation_cache_dir", str(home))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -12,10 +12,25 @@ from jaxtyping import Array, Float, Int
 from georag_jax.kernels.numerics import HIGHEST
 
 
-def service(similarity: Float[Array, "n K"], power: float = 1.0) -> Float[Array, "n K"]:
-    """max(similarity, 0)^power."""
-    positive = jnp.maximum(similarity, 0)
-    return positive if power == 1 else positive**power
+def service(similarity: Float[Array, "n K"], power: float = 1.0, ownership: float = 0.0) -> Float[Array, "n K"]:
+    """What each candidate is worth to each demand point.
+
+    s_ij / (sum_l s_il)^ownership with s = max(similarity, 0)^power.
+
+    With ownership 0 a point that many candidates resemble gives credit for each; with ownership 1 it has one unit to
+    give, shared over the pool in proportion; a value between weighs rare evidence up. A row of zeros stays zero.
+
+    Args:
+        similarity: [n, K]; 0 for a candidate that does not exist.
+        power: > 0.
+        ownership: in 0..1.
+    """
+    worth = jnp.maximum(similarity, 0)
+    worth = worth if power == 1 else worth**power
+    if ownership == 0:
+        return worth
+    total = worth.sum(1, keepdims=True)
+    return jnp.where(total > 0, worth / jnp.where(total > 0, total, 1) ** ownership, 0)
 
 
 def start_served(points: int, k: int, discount: float, dtype) -> Float[Array, "r n"]:
@@ -26,14 +41,14 @@ def start_served(points: int, k: int, discount: float, dtype) -> Float[Array, "r
 def marginal_gains(
     served: Float[Array, "r n"], similarity: Float[Array, "n K"], weight: Float[Array, " n"], discount: float = 0.0
 ) -> Float[Array, " K"]:
-    """Gain of each candidate in F(S) = sum_i w_i sum_r discount^(r-1) sim_(r)(i, S).
+    """Gain of each candidate in F(S) = sum_i w_i sum_r discount^(r-1) s_(r)(i, S).
 
     F is a non-negative sum of top-r sums with weights discount^(r-1) - discount^r, and adding a similarity v to the
     top-r sum gains max(v - the r-th best, 0).
 
     Args:
-        served: [r, n] best served similarities, best first.
-        similarity: [n, K] clipped and raised, as ``service`` gives them.
+        served: [r, n] best services so far, best first.
+        similarity: [n, K] services, as ``service`` gives them.
         weight: [n] >= 0.
         discount: 0 (Eq. 4) to 1 (modular).
     """
@@ -62,13 +77,17 @@ def facility_location(
     indices: Int[Array, " k"],
     discount: float = 0.0,
     power: float = 1.0,
+    ownership: float = 0.0,
 ) -> Float[Array, ""]:
-    """F(S) = sum_i w_i sum_r discount^(r-1) sim_(r)(i, S)^power of the picks; a -1 adds nothing. Eq. 4 by default.
+    """F(S) = sum_i w_i sum_r discount^(r-1) s_(r)(i, S) of the picks; a -1 adds nothing. Eq. 4 by default.
+
+    s is ``service(similarity, power, ownership)`` and s_(r)(i, S) the r-th best for point i: a second pick that serves
+    the same point is worth ``discount`` of the first. Monotone and submodular for discounts in 0..1.
 
     >>> facility_location(jnp.eye(3), jnp.array([0.5, 0.3, 0.2]), jnp.array([0, 2])).tolist()
     0.699999988079071
     """
-    served = jnp.sort(_columns(service(similarity, power), indices), axis=1)[:, ::-1]
+    served = jnp.sort(_columns(service(similarity, power, ownership), indices), axis=1)[:, ::-1]
     ranks = jnp.power(jnp.asarray(discount, similarity.dtype), jnp.arange(indices.shape[0]))
     return jnp.matmul(weight, jnp.matmul(served, ranks, precision=HIGHEST), precision=HIGHEST)
 
@@ -105,7 +124,7 @@ def entropic_serve(level: Float[Array, " n"], column: Float[Array, " n"], epsilo
     return level + _entropic_step(level, column / epsilon)
 
 
-def _entropic_step(level: Float[Array, "*n"], z: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def _entropic_step(level: Float[Array, "*#n"], z: Float[Array, "*#n"]) -> Float[Array, "*#n"]:
     over = z - level
     return jnp.maximum(over, 0) + jnp.log1p(jnp.exp(-jnp.abs(over)) - jnp.exp(-jnp.maximum(z, level)))
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from georag_jax.kernels import coverage
 from georag_jax.kernels.cost import cost
-from georag_jax.kernels.numerics import HIGHEST, first_best
+from georag_jax.kernels.numerics import HIGHEST, first_best, resolution
 from georag_jax.kernels.transport import sinkhorn
 
 
@@ -35,6 +35,7 @@ def greedy_facility_location(
     k: int,
     discount: float = 0.0,
     power: float = 1.0,
+    ownership: float = 0.0,
     first: Int[Array, ""] | int = -1,
 ) -> Greedy:
     """Greedy for F(S) of ``coverage.facility_location``; at least 1 - 1/e of the best unless a first pick is forced.
@@ -46,11 +47,12 @@ def greedy_facility_location(
         k: number of picks.
         discount: in 0..1.
         power: > 0.
+        ownership: in 0..1.
         first: the forced first pick, or -1.
 
     Cost: O(k n K) without a discount, O(k^2 n K) with one; memory n x K.
     """
-    similarity = coverage.service(similarity, power)
+    similarity = coverage.service(similarity, power, ownership)
     start = coverage.start_served(weight.shape[0], k, discount, similarity.dtype)
     gains = lambda served: coverage.marginal_gains(served, similarity, weight, discount)
     return _greedy(gains, lambda s, i: coverage.serve(s, similarity[:, i]), start, mask, k, first)
@@ -76,13 +78,13 @@ def _greedy(gains: Callable, step: Callable, state, mask: Bool[Array, " K"], k: 
     if mask.shape[0] == 0:
         return _result([], [], jnp.zeros((), alone.dtype), k)
     # a gain is a difference of sums of this size: it resolves no finer than their last bits
-    resolution = 4 * jnp.finfo(alone.dtype).eps * jnp.max(jnp.where(mask, alone, 0))
+    tie = resolution(alone.dtype) * jnp.max(jnp.where(mask & ~jnp.isnan(alone), alone, 0))
     slots = jnp.arange(mask.shape[0])
 
     def pick(carry, forced):
         state, free = carry
         gain = gains(state)
-        best = _forced(forced, first_best(gain, free, resolution), free)
+        best = _forced(forced, first_best(gain, free, tie), free)
         earned = jnp.where(best >= 0, gain[best], 0)
         return (step(state, jnp.maximum(best, 0)), free & (slots != best)), (best, earned)
 
@@ -126,9 +128,9 @@ def greedy_sinkhorn(
         return _result([], [], jnp.zeros((), gram.dtype), k)
     costs, slots = cost(gram), jnp.arange(mask.shape[0])
     # W sums terms up to the largest cost, over iterations that each round: its last bits decide nothing
-    resolution = 4 * jnp.finfo(gram.dtype).eps
+    tie = resolution(gram.dtype)
     alone = 1 - jnp.matmul(p, costs, precision=HIGHEST)
-    pick = _forced(first, first_best(alone, mask, resolution), mask)
+    pick = _forced(first, first_best(alone, mask, tie), mask)
     picks, earned = [pick], [jnp.where(pick >= 0, alone[pick], 0)]
     current, worst, free = 1 - alone[pick], jnp.zeros((), gram.dtype), mask & (slots != pick)
     for _ in range(1, min(k, mask.shape[0])):
@@ -137,7 +139,7 @@ def greedy_sinkhorn(
         loss = current - solved.value
         open_gate = 1 - gram[:, chosen].max(1) if gate else jnp.ones_like(loss)
         score = loss * (open_gate if gate_losses else jnp.where(loss < 0, 1, open_gate))
-        pick = first_best(score, free, resolution)
+        pick = first_best(score, free, tie)
         worst = jnp.maximum(worst, jnp.max(jnp.where(free, solved.marginal_error, 0), initial=0))
         picks.append(pick)
         earned.append(jnp.where(pick >= 0, score[pick], 0))

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -14,7 +15,7 @@ def unit(x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
     return x / jnp.where(norm > 0, norm, 1)
 
 
-def safe_divide(x: Float[Array, "*n"], total: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def safe_divide(x: Float[Array, "*n"], total: Float[Array, "*#n"]) -> Float[Array, "*n"]:
     """X / total, and 0 where the total is not positive."""
     return jnp.where(total > 0, x / jnp.where(total > 0, total, 1), 0)
 
@@ -32,15 +33,20 @@ def logsumexp(x: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
     return jnp.squeeze(top, axis) + jnp.log(jnp.exp(x - top).sum(axis))
 
 
+def resolution(dtype: DTypeLike) -> float:
+    """Four last bits of a number of size 1: sums of rounded products differ by about that much for equal inputs."""
+    return 4 * float(jnp.finfo(dtype).eps)
+
+
 def first_best(
-    score: Float[Array, " K"], valid: Bool[Array, " K"], resolution: Float[Array, ""] | float = 0.0
+    score: Float[Array, " K"], valid: Bool[Array, " K"], tied_within: Float[Array, ""] | float = 0.0
 ) -> Int[Array, ""]:
     """The lowest valid index whose score is the largest, or -1 where none is valid. NaN is never chosen.
 
-    Scores closer to the best than ``resolution`` count as equal: two copies of one vector can leave a matrix product
+    Scores closer to the best than ``tied_within`` count as equal: two copies of one vector can leave a matrix product
     with different last bits, and a tie has to go to the first of them all the same.
     """
     valid &= ~jnp.isnan(score)
     score = jnp.where(valid, score, -jnp.inf)
-    best = jnp.argmax((score >= score.max() - resolution) & valid)
+    best = jnp.argmax((score >= score.max() - tied_within) & valid)
     return jnp.where(valid.any(), best, -1).astype(jnp.int32)

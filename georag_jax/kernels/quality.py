@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from georag_jax.config import Quality
 from georag_jax.kernels.cost import cosine
-from georag_jax.kernels.numerics import first_best, safe_divide
+from georag_jax.kernels.numerics import first_best, resolution, safe_divide
 
 
 class Factors(NamedTuple):
@@ -36,15 +36,15 @@ def max_min_filter(
         [m] bool.
     """
     similarity = cosine(subqueries, subqueries)
-    resolution = 4 * jnp.finfo(similarity.dtype).eps
+    tie = resolution(similarity.dtype)
     slots = jnp.arange(mask.shape[0])
 
     def add(_, state):
         chosen, distance = state
-        pick = first_best(distance, mask & ~chosen, resolution)
+        pick = first_best(distance, mask & ~chosen, tie)
         return chosen | (slots == pick), jnp.minimum(distance, 1 - similarity[:, pick])
 
-    first = first_best(cosine(subqueries, query[None])[:, 0], mask, resolution)
+    first = first_best(cosine(subqueries, query[None])[:, 0], mask, tie)
     start = (slots == first, 1 - similarity[:, first])
     return jax.lax.fori_loop(1, min(kept, mask.shape[0]), add, start)[0] & mask
 
@@ -70,7 +70,9 @@ def validation_factors(
         others = entry & (rows != j)[:, None]
         return ((retrieved[j][:, None, None] == retrieved[None]) & others[None]).any((1, 2))
 
-    taken = jax.lax.map(shared, rows)  # one sub-query at a time: m x r x r and not m x m x r x r
+    taken = (
+        jax.lax.map(shared, rows) if rows.size else entry
+    )  # one sub-query at a time: m x r x r and not m x m x r x r
     dtype = jnp.zeros(()).dtype
     size = entry.sum(1).astype(dtype)
     share = lambda hit: safe_divide((entry & hit).sum(1).astype(dtype), size)
@@ -78,7 +80,7 @@ def validation_factors(
 
 
 def quality_weights(
-    factors: Factors, mask: Bool[Array, " m"], quality: Quality, threshold: float
+    factors: Factors, mask: Bool[Array, " m"], quality: Quality, threshold: float, saturation: float | None = None
 ) -> tuple[Float[Array, " m"], Bool[Array, ""]]:
     """Weights that sum to 1 (Eq. 8), and whether all qualities were under the threshold (then uniform).
 
@@ -87,6 +89,8 @@ def quality_weights(
         mask: [m] valid sub-queries.
         quality: "overlap_novelty" (their product), "overlap" or "uniform".
         threshold: tau_RV; a lower quality becomes 0.
+        saturation: None for the quality itself (Eq. 8), or > 0 for quality / (quality + saturation): a list needs not
+            lie wholly inside the query's to be believed.
     """
     score = {
         "overlap_novelty": factors.overlap * factors.novelty,
@@ -94,6 +98,8 @@ def quality_weights(
         "uniform": jnp.ones_like(factors.overlap),
     }[quality]
     score = jnp.where(mask & (score >= threshold), score, 0)
+    if saturation is not None:
+        score = score / (score + saturation)
     return normalise_weights(score, mask)
 
 

@@ -90,11 +90,9 @@ def select(
     for rows in batching.blocks(len(given.query), _bytes_each(size, config)):
         outcome = jax.device_get(select_batch(_padded(given, rows), static))
         outcomes.append(jax.tree.map(lambda x, n=rows.stop - rows.start: x[:n], outcome))
-    if not outcomes:
-        outcomes = [_nothing(given.candidates.dtype, size, m, config.k)]
-    joined = Outcome(*(np.concatenate(parts) for parts in zip(*outcomes, strict=True)))
+    joined = Outcome._make(np.concatenate(parts) for parts in zip(*outcomes, strict=True))
     joined = joined._replace(demand=joined.demand[:, :size], quality=joined.quality[:, :m])
-    return Selection(*(joined if given.batched else (x[0] for x in joined)))
+    return Selection._make([*(joined if given.batched else (x[0] for x in joined)), None])
 
 
 def reverse_validation(
@@ -102,6 +100,7 @@ def reverse_validation(
     primary_ids: Sequence[Hashable],
     quality: Quality = "overlap",
     threshold: float = 0.05,
+    saturation: float | None = None,
 ) -> np.ndarray:
     """Sub-query weights (Eq. 7, 8) from chunk ids, for a pool of any make.
 
@@ -111,17 +110,19 @@ def reverse_validation(
         quality: "overlap" = |R_j & primary| / |R_j|, "overlap_novelty" (times the share of R_j that no other
             sub-query found) or "uniform".
         threshold: tau_RV in 0..1; a sub-query of lower quality gets 0.
+        saturation: None for the quality itself, or > 0 for quality / (quality + saturation), as the default preset
+            has it.
 
     Returns:
         [m] float32 weights that sum to 1; uniform where every quality is under the threshold; [0] for no sub-queries.
 
     Raises:
-        ValueError: an unknown quality or a threshold outside 0..1.
+        ValueError: an unknown quality, or a threshold or saturation out of range.
 
     >>> reverse_validation([["a", "b"], ["a", "x"], ["y"]], ["a", "b", "c"]).round(3).tolist()
     [0.667, 0.333, 0.0]
     """
-    config = SelectConfig(quality=quality, quality_threshold=threshold)
+    config = SelectConfig(quality=quality, quality_threshold=threshold, quality_saturation=saturation)
     lists = [list(ids) for ids in retrieved_ids]
     if not lists:
         return np.zeros(0, np.float32)
@@ -132,15 +133,16 @@ def reverse_validation(
         row[: len(ids)] = [number[id_] for id_ in ids]
     member = np.isin(numbers, [number[id_] for id_ in primary_ids if id_ in number])
     mask = np.arange(shape[0]) < len(lists)
-    return np.asarray(_weights(numbers, member, mask, config.quality, config.quality_threshold))[: len(lists)]
+    rule = (config.quality, config.quality_threshold, config.quality_saturation)
+    return np.asarray(_weights(numbers, member, mask, *rule))[: len(lists)]
 
 
-def _validation_weights(numbers, member, mask, quality: Quality, threshold: float):
+def _validation_weights(numbers, member, mask, quality: Quality, threshold: float, saturation: float | None):
     factors = quality_kernels.validation_factors(numbers, member, mask)
-    return quality_kernels.quality_weights(factors, mask, quality, threshold)[0].astype(np.float32)
+    return quality_kernels.quality_weights(factors, mask, quality, threshold, saturation)[0].astype(np.float32)
 
 
-_weights = jax.jit(_validation_weights, static_argnames=("quality", "threshold"))
+_weights = jax.jit(_validation_weights, static_argnames=("quality", "threshold", "saturation"))
 
 
 def _static(config: SelectConfig, m: int) -> SelectConfig:
@@ -154,31 +156,36 @@ def _bytes_each(size: int, config: SelectConfig) -> int:
     return 4 * size * size * (columns + 2)
 
 
+# Axes of each array of a problem, and what fills the padding.
+_AXES: dict[str, tuple[str, float]] = {
+    "candidates": ("BKd", 0),
+    "query": ("Bd", 0),
+    "candidate_mask": ("BK", False),
+    "subquery_mask": ("Bm", False),
+    "subqueries": ("Bmd", 0),
+    "scores": ("BK", 0),
+    "affinity": ("BmK", 0),
+    "retrieved": ("Bmr", -1),
+    "in_primary": ("Bmr", False),
+    "weights": ("Bm", 0),
+}
+
+
 def _padded(given: Inputs, rows: slice) -> Problem:
     """One block in its bucket. A padded query has no valid candidate and gives zeros."""
-    part = given._replace(**{f: x[rows] for f, x in given._asdict().items() if isinstance(x, np.ndarray)})
-    B = batching.power_of_two(len(part.query))
-    K, m = batching.bucket(part.candidates.shape[1]), batching.bucket(part.subquery_mask.shape[1], 4)
-    d = part.query.shape[1]
-    r = None if part.retrieved is None else batching.bucket(part.retrieved.shape[2], 4)
-    subqueries = part.subqueries
-    if subqueries is None and part.affinity is None:
-        subqueries = np.zeros((1, 1, d), part.candidates.dtype)
-    return Problem(
-        candidates=batching.pad(part.candidates, (B, K, d), 0),
-        query=batching.pad(part.query, (B, d), 0),
-        candidate_mask=batching.pad(part.candidate_mask, (B, K), False),
-        subquery_mask=batching.pad(part.subquery_mask, (B, m), False),
-        subqueries=batching.pad(subqueries, (B, m, d), 0),
-        scores=batching.pad(part.scores, (B, K), 0),
-        affinity=batching.pad(part.affinity, (B, m, K), 0),
-        retrieved=batching.pad(part.retrieved, (B, m, r), -1),
-        in_primary=batching.pad(part.in_primary, (B, m, r), False),
-        weights=batching.pad(part.weights, (B, m), 0),
-    )
-
-
-def _nothing(dtype, size: int, m: int, k: int) -> Outcome:
-    """The outcome of an empty batch."""
-    number, whole = (lambda *s: np.zeros((0, *s), dtype)), (lambda *s: np.zeros((0, *s), np.int32))
-    return Outcome(whole(k), number(k), number(size), number(k), number(m), number(), whole(), number(k), whole())
+    arrays = {name: array[rows] for name in _AXES if (array := getattr(given, name)) is not None}
+    count, size, d = arrays["candidates"].shape
+    if given.subqueries is None and given.affinity is None:
+        arrays["subqueries"] = np.zeros((count, 0, d), given.candidates.dtype)
+    sizes = {
+        "B": batching.power_of_two(count),
+        "K": batching.bucket(size),
+        "m": batching.bucket(given.subquery_mask.shape[1], 4),
+        "r": batching.bucket(0 if given.retrieved is None else given.retrieved.shape[2], 4),
+        "d": d,
+    }
+    padded = {
+        name: batching.pad(array, tuple(sizes[axis] for axis in _AXES[name][0]), _AXES[name][1])
+        for name, array in arrays.items()
+    }
+    return Problem._make(padded.get(name) for name in Problem._fields)

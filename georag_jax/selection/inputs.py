@@ -52,7 +52,8 @@ def check(
         raise ValueError(f"candidate_mask: expected at least one candidate, got none{_at(row, batched)}")
 
     center = None if config.center is None else np.asarray(config.center, np.float64)
-    require(center is None or len(center) == d, "center", f"width {d}, as the candidates", str(np.size(center)))
+    if center is not None:
+        require(len(center) == d, "center", f"width {d}, as the candidates", len(center))
     vectors = lambda name, x, shape, mask: _vectors(name, x, shape, mask, center, dtype, batched)
     given, m = _subquery_axis(subqueries, affinity, lead)
     asked = _mask("subquery_mask", subquery_mask, (*lead, m), batched)
@@ -95,7 +96,8 @@ def _numbers(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def _dtype(pool: np.ndarray) -> type:
-    return np.float64 if pool.dtype == np.float64 and jax.config.jax_enable_x64 else np.float32
+    wide = pool.dtype == np.float64 and jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+    return np.float64 if wide else np.float32
 
 
 def _mask(name: str, mask: ArrayLike | None, shape: tuple, batched: bool) -> np.ndarray:
@@ -108,9 +110,10 @@ def _mask(name: str, mask: ArrayLike | None, shape: tuple, batched: bool) -> np.
 def _subquery_axis(subqueries, affinity, lead: tuple) -> tuple[np.ndarray | None, int]:
     """The sub-query vectors, if any, and m, which affinity alone can give as well."""
     given = None if subqueries is None else _numbers("subqueries", subqueries)
-    if given is not None and given.size and given.ndim == len(lead) + 2:
+    if given is not None and given.ndim == len(lead) + 2 and given.shape[-2]:
         return given, given.shape[-2]
-    require(given is None or given.size == 0, "subqueries", f"{len(lead) + 2} axes", f"shape {np.shape(given)}")
+    if given is not None:
+        require(given.size == 0, "subqueries", f"{len(lead) + 2} axes", f"shape {given.shape}")
     if affinity is None:
         return None, 0
     return None, np.shape(affinity)[-2] if np.ndim(affinity) >= 2 else 0
@@ -187,5 +190,5 @@ def _first(values: np.ndarray, wrong: np.ndarray) -> str:
     return f"{values[wrong][0]:.6g}" if wrong.any() else ""
 
 
-def _at(query: int, batched: bool) -> str:
+def _at(query: int | np.integer, batched: bool) -> str:
     return f" of query {query}" if batched else ""

@@ -12,7 +12,7 @@ from georag_jax.config import SelectConfig
 from georag_jax.kernels import coverage, greedy, quality
 from georag_jax.kernels.cost import cosine
 from georag_jax.kernels.demand import demand, likelihood, retrieval_prior
-from georag_jax.kernels.numerics import HIGHEST, first_best, unit
+from georag_jax.kernels.numerics import HIGHEST, first_best, resolution, unit
 
 POOL_LIST = 20  # entries of a sub-query's own list (Eq. 7) where it has to be taken from the pool
 CONVERGED = 1e-3
@@ -53,7 +53,7 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     candidates = jnp.where(valid[:, None], unit(problem.candidates), 0)
     to_query = jnp.matmul(candidates, unit(problem.query), precision=HIGHEST)
     scores = to_query if problem.scores is None else jnp.where(valid, problem.scores, 0)
-    affinity = cosine(problem.subqueries, candidates) if problem.affinity is None else problem.affinity
+    affinity = _affinity(problem, candidates)
     weights, status = _subquery_weights(problem, affinity, config)
 
     alone = ~problem.subquery_mask.any()  # the query is one more sub-query, which weighs where there is no other
@@ -94,6 +94,14 @@ def select_batch(problems: Problem, config: SelectConfig) -> Outcome:
     return jax.vmap(partial(select_one, config=config))(problems)
 
 
+def _affinity(problem: Problem, candidates: Float[Array, "K d"]) -> Float[Array, "m K"]:
+    if problem.affinity is not None:
+        return problem.affinity
+    if problem.subqueries is None:
+        raise ValueError("subqueries: expected vectors where there is no affinity, got None")
+    return cosine(problem.subqueries, candidates)
+
+
 def _subquery_weights(problem: Problem, affinity: Float[Array, "m K"], config: SelectConfig):
     """Stages 2 and 3: max-min filter, then the given weights or reverse validation; status bits beside them."""
     mask = problem.subquery_mask
@@ -104,13 +112,16 @@ def _subquery_weights(problem: Problem, affinity: Float[Array, "m K"], config: S
     if problem.weights is not None:
         weights, flat = quality.normalise_weights(problem.weights, mask)
         return weights, _bit(flat, Status.UNIFORM_QUALITY)
-    if problem.retrieved is None:
+    if problem.retrieved is None or problem.in_primary is None:
         factors = _factors_within_pool(affinity, problem.candidate_mask, mask, config)
         assumed = mask.any() & (config.quality != "uniform")
     else:
         factors = quality.validation_factors(problem.retrieved, problem.in_primary, mask)
         assumed = jnp.zeros((), bool)
-    weights, flat = quality.quality_weights(factors, mask, config.quality, config.quality_threshold)
+    weights, flat = quality.quality_weights(
+        factors, mask, config.quality, config.quality_threshold, config.quality_saturation
+    )
+    weights = weights.astype(affinity.dtype)  # counts come in the widest type there is
     return weights, _bit(flat, Status.UNIFORM_QUALITY) | _bit(assumed, Status.OVERLAP_ASSUMED)
 
 
@@ -125,17 +136,19 @@ def _factors_within_pool(affinity, valid, mask, config: SelectConfig) -> quality
 
 
 def _greedy(gram, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
-    resolution = 4 * jnp.finfo(to_query.dtype).eps
-    first = first_best(to_query, valid, resolution) if config.first_pick == "query" else -1
+    first = first_best(to_query, valid, resolution(to_query.dtype)) if config.first_pick == "query" else -1
     if config.objective == "sinkhorn":
         return greedy.greedy_sinkhorn(
             gram, p, valid, config.k, config.epsilon, config.iterations, config.gate, config.gate_losses, first
         )
     if config.objective == "entropic_facility_location":
         return greedy.greedy_entropic_facility_location(gram, p, valid, config.k, config.epsilon, first)
-    points, discount, power = config.service
-    served, mass = (gram, p) if points == "candidates" else (affinity, weights)
-    return greedy.greedy_facility_location(served, mass, valid, config.k, discount, power, first)
+    points, discount, power, ownership, consensus = config.service
+    if points == "candidates":
+        return greedy.greedy_facility_location(gram, p, valid, config.k, discount, power, ownership, first)
+    mean = jnp.matmul(weights, affinity, precision=HIGHEST)
+    blended = jnp.where(valid, (1 - consensus) * jnp.maximum(affinity, 0) + consensus * jnp.maximum(mean, 0), 0)
+    return greedy.greedy_facility_location(blended, weights, valid, config.k, discount, power, ownership, first)
 
 
 def _bit(condition, status: Status):

@@ -3,11 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
-from georag_jax.kernels import cosine, cost
-from georag_jax.kernels.numerics import first_best, logsumexp, masked_softmax, safe_divide, unit
 from hypothesis import given
 from hypothesis import strategies as st
 from instances import instance
+
+from georag_jax.kernels import cosine, cost
+from georag_jax.kernels.numerics import first_best, logsumexp, masked_softmax, safe_divide, unit
 
 SEEDS = st.integers(0, 10**6)
 

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
-from georag_jax.kernels import coverage
 from hypothesis import given
 from hypothesis import strategies as st
 from instances import instance
+
+from georag_jax.kernels import coverage
 
 K, PICKS = 10, 4
 SEEDS = st.integers(0, 10**6)
@@ -49,7 +50,10 @@ def test_entropic_values_are_the_oracles(close, seed, epsilon, size):
 
 def functions(G, p, discount, power, epsilon):
     arrays = jnp.float64(G), jnp.float64(p)
-    return [lambda S: float(value(*arrays, picks(S), discount, power)), lambda S: float(entropic(*arrays, picks(S), epsilon))]
+    return [
+        lambda S: float(value(*arrays, picks(S), discount, power)),
+        lambda S: float(entropic(*arrays, picks(S), epsilon)),
+    ]
 
 
 @given(SEEDS, DISCOUNTS, POWERS, EPSILONS)
@@ -83,7 +87,7 @@ def test_marginal_gains_are_differences(close, seed, discount, power):
         rest = [j for j in range(K) if j not in order[:t]]
         close(gains[rest], [F([*order[:t], j]) - F(order[:t]) for j in rest])
         served = coverage.serve(served, similarity[:, i])
-    best = -np.sort(-np.maximum(G[:, order], 0) ** power, axis=1).T
+    best = -np.sort(-(np.maximum(G[:, order], 0) ** power), axis=1).T
     close(served, best if discount else best[:1])
 
 

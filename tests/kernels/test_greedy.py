@@ -3,15 +3,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from instances import as32, instance
+
 from georag_jax.kernels import (
     greedy_entropic_facility_location,
     greedy_facility_location,
     greedy_sinkhorn,
     sinkhorn,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from instances import as32, instance
 
 K, PICKS = 10, 4
 SEEDS = st.integers(0, 10**6)

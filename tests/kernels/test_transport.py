@@ -3,11 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
-from georag_jax.kernels import sinkhorn
 from hypothesis import given
 from hypothesis import strategies as st
 from instances import as32, instance
 from scipy.optimize import linprog
+
+from georag_jax.kernels import sinkhorn
 
 K, T = 10, 3
 SEEDS = st.integers(0, 10**6)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from georag_jax import SelectConfig, reverse_validation, select
 
 B, K, M, D = 2, 5, 3, 4

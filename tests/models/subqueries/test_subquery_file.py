@@ -63,10 +63,10 @@ def test_duplicate_ids_are_named_with_both_lines(tmp_path):
 def test_all_missing_ids_are_reported_together(tmp_path):
     source = FileSubQueries(_write(tmp_path / "s.jsonl", '{"id": "a", "subqueries": []}'))
     questions = [Question("m1", "?"), Question("a", "?"), Question("m2", "?")]
-    for call in (source.require, source.subqueries):
-        with pytest.raises(ValueError, match=r"2 question\(s\): m1, m2"):
-            call(questions)
-    source.missing(questions[1:2])
+    assert source.missing(questions) == ["m1", "m2"]
+    assert source.missing(questions[1:2]) == []
+    with pytest.raises(ValueError, match=r"2 question\(s\): m1, m2"):
+        source.subqueries(questions)
 
 
 def test_missing_file(tmp_path):
