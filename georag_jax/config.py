@@ -1,8 +1,9 @@
 """The selector's settings: one frozen, hashable dataclass and two presets."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -125,9 +126,6 @@ class SelectConfig:
         given = [getattr(self, field) for field in _SERVICE_FIELDS]
         return Service._make(b if g is None else g for b, g in zip(base, given, strict=True))
 
-    def _may_be_none(self, field: str) -> bool:
-        return type(None) in get_args(self.__dataclass_fields__[field].type)
-
     def _check_choices(self) -> None:
         for field, kind in (
             ("objective", Objective),
@@ -150,17 +148,16 @@ class SelectConfig:
 
     def _check_numbers(self) -> None:
         for field in ("k", "iterations", "subqueries_kept"):
-            if (value := getattr(self, field)) is None and self._may_be_none(field):
-                continue
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            require(whole and bool(value >= 1), field, "an integer >= 1", repr(value))
-            object.__setattr__(self, field, int(value))
-        for field, low, low_allowed, high in _RANGES:
-            if (value := getattr(self, field)) is None and self._may_be_none(field):
-                continue
-            _check_float(field, value, low, low_allowed, high)
-            object.__setattr__(self, field, float(value))
+            self._replace_checked(field, _whole_number)
+        for field, *limits in _RANGES:
+            self._replace_checked(field, partial(_number, *limits))
         require(self.alpha + self.beta > 0, "alpha, beta", "at least one above 0", f"{self.alpha}, {self.beta}")
+
+    def _replace_checked(self, field: str, check: Callable[[str, Any], int | float]) -> None:
+        """Makes a NumPy number a plain one; None stays where the field's type allows it."""
+        value = getattr(self, field)
+        if value is not None or type(None) not in get_args(SelectConfig.__annotations__[field]):
+            object.__setattr__(self, field, check(field, value))
 
     def _check_objective_has(self) -> None:
         refused, reason = _SERVICE_FIELDS, f"objective {self.objective!r}"
@@ -175,12 +172,18 @@ class SelectConfig:
             )
 
 
-def _check_float(field: str, value: Any, low: float, low_allowed: bool, high: float) -> None:
+def _whole_number(field: str, value: Any) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    require(whole and value >= 1, field, "an integer >= 1", repr(value))
+    return int(value)
+
+
+def _number(low: float, low_allowed: bool, high: float, field: str, value: Any) -> float:
     expected = f"a number {'>=' if low_allowed else '>'} {low}" + ("" if high == math.inf else f" and <= {high}")
     number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
     require(number and math.isfinite(value), field, expected, repr(value))
-    inside = (value >= low if low_allowed else value > low) and value <= high
-    require(bool(inside), field, expected, repr(value))
+    require((value >= low if low_allowed else value > low) and value <= high, field, expected, repr(value))
+    return float(value)
 
 
 def _as_tuple(center: Sequence[float] | np.ndarray) -> tuple[float, ...]:
