@@ -62,7 +62,7 @@ def describe(status: "int | np.integer") -> str:
     return "; ".join(_MESSAGES[s] for s in Status if value & s) or "fine"
 
 
-def require(condition: bool, argument: str, expected: str, got: object) -> None:
+def require(condition: "bool | np.bool_", argument: str, expected: str, got: object) -> None:
     """Raises ValueError "argument: expected ..., got ..." unless the condition holds."""
     if not condition:
         raise ValueError(f"{argument}: expected {expected}, got {got}")

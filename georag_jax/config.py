@@ -52,8 +52,8 @@ class SelectConfig:
         quality: which factors of reverse validation (Eq. 7) make the weights.
         quality_threshold: in 0..1; a sub-query of lower quality is dropped (tau_RV).
         quality_saturation: None for weights in proportion to quality (Eq. 8); s > 0 for quality / (quality + s).
-        without_subqueries: where there are none, the demand is the "prior" alone (paper), or the "query" serves as
-            the only sub-query.
+        without_subqueries: where there are none, the demand is the "prior" alone, r^alpha (paper), or the "query"
+            serves as the only sub-query.
         demand_points: what is to be served, "candidates" (paper) or "subqueries" weighted by quality.
         service_discount: in 0..1; what a second, third, ... pick that serves the same point is worth, as a power.
         similarity_power: > 0 and <= 32; exponent of the similarities.

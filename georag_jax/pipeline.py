@@ -174,8 +174,8 @@ class GeoRAG:
             np.stack([a.vector for a in asked]),
             np.stack([_pad(a.vectors, (m, a.vector.shape[0]), 0) for a in asked]),
             affinity=np.stack([_pad(a.affinity, (m, K), 0) for a in asked]),
-            retrieved=np.stack([_pad(_renumber(a.own, a.pool, K), (m, OWN_LIST), -1) for a in asked]),
-            primary=np.stack([_pad(_renumber(a.primary, a.pool, K), (self.candidates,), -1) for a in asked]),
+            retrieved=np.stack([_pad(pool_numbers(a.own, a.pool, K), (m, OWN_LIST), -1) for a in asked]),
+            primary=np.stack([_pad(pool_numbers(a.primary, a.pool, K), (self.candidates,), -1) for a in asked]),
             candidate_mask=np.stack([np.arange(K) < len(a.pool) for a in asked]),
             subquery_mask=np.stack([np.arange(m) < len(a.texts) for a in asked]),
             config=self.config,
@@ -220,7 +220,7 @@ class GeoRAG:
         )
 
 
-def _renumber(numbers: np.ndarray, pool: np.ndarray, size: int) -> np.ndarray:
+def pool_numbers(numbers: np.ndarray, pool: np.ndarray, size: int) -> np.ndarray:
     """Corpus numbers as ``select`` wants them: the pool position, or size + the number outside the pool, or -1."""
     order = np.argsort(pool)
     at = order[np.minimum(np.searchsorted(pool, numbers, sorter=order), len(pool) - 1)]

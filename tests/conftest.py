@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "deterministic", derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+    "deterministic", derandomize=True, deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("deterministic")
 

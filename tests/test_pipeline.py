@@ -8,7 +8,7 @@ import pytest
 from georag_jax._errors import describe
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Document, Question
-from georag_jax.pipeline import GeoRAG, _redundancy, _renumber
+from georag_jax.pipeline import GeoRAG, _redundancy, pool_numbers
 from georag_jax.retrieval import DenseRetriever, HybridRetriever, LexicalRetriever
 from georag_jax.selection import reverse_validation, select
 
@@ -146,9 +146,9 @@ def test_a_blank_question_is_named(dense):
         GeoRAG(dense, WordEncoder(), Given()).run([Question("x", "  ")])
 
 
-def test_renumber_keeps_pool_positions_and_tells_strangers_apart():
+def testpool_numbers_keeps_pool_positions_and_tells_strangers_apart():
     pool = np.array([7, 2, 9])
-    assert _renumber(np.array([[9, 2, 5, -1, 100]]), pool, 4).tolist() == [[2, 1, 9, -1, 104]]
+    assert pool_numbers(np.array([[9, 2, 5, -1, 100]]), pool, 4).tolist() == [[2, 1, 9, -1, 104]]
 
 
 def test_redundancy_is_the_mean_of_the_pairs():

@@ -9,7 +9,9 @@ from georag_jax.kernels.numerics import HIGHEST, masked_softmax, safe_divide
 
 def retrieval_prior(score: Float[Array, " K"], mask: Bool[Array, " K"], temperature: float = 1.0) -> Float[Array, " K"]:
     """R = softmax(score / temperature) over the valid candidates (Eq. 9)."""
-    return masked_softmax(score / temperature, mask)
+    best = jnp.max(jnp.where(mask, score, -jnp.inf), initial=-jnp.inf)
+    below = jnp.where(mask, score - best, 0)  # <= 0: a small temperature cannot make it infinite
+    return masked_softmax(below / temperature, mask)
 
 
 def likelihood(

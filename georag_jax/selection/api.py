@@ -65,7 +65,7 @@ def select(
     >>> pool = [[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]]
     >>> sides = [[1.0, 0.1], [0.1, 1.0]]
     >>> select(pool, [1.0, 0.3], sides, config=SelectConfig(k=2)).indices.tolist()
-    [0, 2]
+    [2, 1]
     """
     config = SelectConfig() if config is None else config
     require(isinstance(config, SelectConfig), "config", "a SelectConfig", type(config).__name__)
@@ -119,9 +119,11 @@ def reverse_validation(
     Raises:
         ValueError: an unknown quality, or a threshold or saturation out of range.
 
-    >>> reverse_validation([["a", "b"], ["a", "x"], ["y"]], ["a", "b", "c"]).round(3).tolist()
-    [0.667, 0.333, 0.0]
+    >>> reverse_validation([["a", "b"], ["a", "x", "y", "z"], ["y"]], ["a", "b", "c"]).tolist()
+    [0.800000011920929, 0.20000000298023224, 0.0]
     """
+    require(0 <= threshold <= 1, "threshold", "a number in 0..1", threshold)
+    require(saturation is None or saturation > 0, "saturation", "None or a number > 0", saturation)
     config = SelectConfig(quality=quality, quality_threshold=threshold, quality_saturation=saturation)
     lists = [list(ids) for ids in retrieved_ids]
     if not lists:

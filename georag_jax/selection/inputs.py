@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from georag_jax._errors import require
 from georag_jax.config import SelectConfig
 
+_SMALL = 1e-30  # float32 squares and products of smaller numbers vanish
+
 
 class Inputs(NamedTuple):
     """Checked arrays with a batch axis; None where the caller gave nothing. ``batched``: whether he had the axis."""
@@ -64,6 +66,7 @@ def check(
     weight = _optional("weights", weights, (*lead, m), dtype, batched, asked)
     if weight is not None:
         _refuse("weights", "numbers >= 0", _first(weight, weight < 0), weight < 0, batched)
+        weight = weight / np.maximum(weight.max(1, keepdims=True, initial=0), np.finfo(dtype).tiny)  # no sum overflows
     lists, member = _lists(retrieved, primary, lead, m, valid, batched)
     return Inputs(
         candidates=vectors("candidates", pool, pool.shape, valid),
@@ -132,8 +135,9 @@ def _vectors(name, values, shape, mask, center, dtype, batched) -> np.ndarray:
     size = np.abs(array).max(-1)
     what = "a zero vector" if center is None else "a vector equal to the center"
     _refuse(name, "vectors with a direction", what, (size == 0) & mask, batched)
-    if array.dtype.itemsize > np.dtype(dtype).itemsize or array.dtype.kind != "f":
-        array = array / np.where(size > 0, size, 1)[..., None]
+    wide = array.dtype.itemsize > np.dtype(dtype).itemsize or array.dtype.kind != "f"
+    if wide or bool((mask & (size < _SMALL)).any()):  # what the device would overflow, round or flush to zero
+        array = array / np.where(size > 0, size, 1)[..., None].astype(np.float64)
     return array.astype(dtype, copy=False)
 
 
@@ -151,8 +155,8 @@ def _optional(name, values, shape, dtype, batched, mask) -> np.ndarray | None:
 
 def _lists(retrieved, primary, lead, m, valid, batched) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Numbers of each sub-query's own list, and which of them are in the query's own top-K (default: the pool)."""
-    if retrieved is None:
-        require(primary is None, "primary", "None, as `retrieved` is None", "numbers")
+    if retrieved is None or (m == 0 and np.size(retrieved) == 0):
+        require(retrieved is not None or primary is None, "primary", "None, as `retrieved` is None", "numbers")
         return None, None
     lists = _integers("retrieved", retrieved, batched)
     shape = (*valid.shape[:1], m)

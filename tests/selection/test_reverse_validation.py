@@ -23,7 +23,13 @@ def test_is_the_oracle(close, retrieved, primary, quality, threshold):
 def test_agrees_with_select(quality):
     case, rng = instance(0), np.random.default_rng(0)
     lists = rng.integers(0, 16, (4, 8))
-    got = select(case.candidates, case.query, case.subqueries, retrieved=lists, config=SelectConfig(quality=quality))
+    got = select(
+        case.candidates,
+        case.query,
+        case.subqueries,
+        retrieved=lists,
+        config=SelectConfig(quality=quality, quality_saturation=None),
+    )
     np.testing.assert_allclose(got.quality, reverse_validation(lists.tolist(), range(10), quality), atol=1e-6)
 
 

@@ -1,0 +1,1 @@
+"""Measurements: ``python -m benchmarks.quality`` for evidence coverage on real question sets."""
