@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benchmarks import twin
 from benchmarks.data import Pool
 
 
@@ -12,7 +13,12 @@ def top(scores: np.ndarray, k: int) -> np.ndarray:
 
 def cosine(pool: Pool, k: int) -> np.ndarray:
     """Closeness to the query alone."""
-    return top(_to_query(pool), k)
+    return top(to_query(pool), k)
+
+
+def question_alone(pool: Pool, k: int) -> np.ndarray:
+    """The pool's own similarity (cosine or hybrid) to the query alone."""
+    return top(pool.question_affinity, k)
 
 
 def subquery_max(pool: Pool, k: int) -> np.ndarray:
@@ -25,9 +31,15 @@ def subquery_mean(pool: Pool, k: int) -> np.ndarray:
     return top(pool.arguments["affinity"].mean(1), k)
 
 
+def subquery_mean_validated(pool: Pool, k: int) -> np.ndarray:
+    """SubQ-AvgCos with overlap x novelty weights: it ranks by the likelihood L_i of Eq. 10 alone."""
+    weight = twin.weights(*pool_factors(pool), "overlap_novelty")
+    return top(np.einsum("nm,nmK->nK", weight, pool.arguments["affinity"]), k)
+
+
 def mmr(pool: Pool, k: int, relevance_weight: float = 0.9) -> np.ndarray:
     """Maximal marginal relevance (Carbonell and Goldstein 1998)."""
-    relevance, candidates = _to_query(pool), pool.arguments["candidates"]
+    relevance, candidates = to_query(pool), pool.arguments["candidates"]
     rows, nearest, picks = np.arange(len(relevance)), np.zeros_like(relevance), []
     score = relevance.copy()
     for _ in range(k):
@@ -39,9 +51,14 @@ def mmr(pool: Pool, k: int, relevance_weight: float = 0.9) -> np.ndarray:
     return np.stack(picks, 1)
 
 
-def dpp(pool: Pool, k: int) -> np.ndarray:
-    """Greedy MAP of the kernel Diag(r) G Diag(r) (Chen, Zhang and Zhou 2018), r the clipped cosine to the query."""
-    items = pool.arguments["candidates"] * np.maximum(_to_query(pool), 0)[:, :, None]
+def dpp(pool: Pool, k: int, sharpness: float | None = 5) -> np.ndarray:
+    """Greedy MAP of the kernel Diag(r) G Diag(r) (Chen, Zhang and Zhou 2018).
+
+    r = exp(sharpness * cosine to the query), or the clipped cosine itself for None.
+    """
+    relevance = to_query(pool)
+    scale = np.maximum(relevance, 0) if sharpness is None else np.exp(sharpness * relevance)
+    items = pool.arguments["candidates"].astype(np.float64) * scale[:, :, None]
     rows, left, factors, picks = np.arange(len(items)), (items**2).sum(-1), [], []
     for _ in range(k):
         pick = left.argmax(1)
@@ -55,11 +72,23 @@ def dpp(pool: Pool, k: int) -> np.ndarray:
     return np.stack(picks, 1)
 
 
+def dpp_cosine(pool: Pool, k: int) -> np.ndarray:
+    """``dpp`` with the clipped cosine as quality."""
+    return dpp(pool, k, None)
+
+
 def ceiling(pool: Pool, k: int) -> np.ndarray:
     """What the best choice from the pool would reach: [n, k] whether all gold passages can be had."""
     within = [gold <= set(row) for gold, row in zip(pool.gold, pool.numbers.tolist(), strict=True)]
     return np.array(within)[:, None] & (np.array([len(gold) for gold in pool.gold])[:, None] <= np.arange(1, k + 1))
 
 
-def _to_query(pool: Pool) -> np.ndarray:
+def to_query(pool: Pool) -> np.ndarray:
+    """[n, K] cosines to the query."""
     return np.einsum("nKd,nd->nK", pool.arguments["candidates"], pool.arguments["query"])
+
+
+def pool_factors(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+    """Overlap and novelty [n, m] of every question's sub-queries."""
+    pairs = [twin.factors(list(own), primary) for own, primary in zip(pool.own, pool.primary, strict=True)]
+    return np.stack([overlap for overlap, _ in pairs]), np.stack([novelty for _, novelty in pairs])

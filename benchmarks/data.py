@@ -11,9 +11,10 @@ from georag_jax.pipeline import OWN_LIST, pool_numbers
 from georag_jax.retrieval import DenseRetriever, HybridRetriever, LexicalRetriever, fuse
 
 POOLS = ("dense", "multi_query", "hybrid_multi_query")
+SIZE = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QuestionSet:
     """The questions with sub-queries of one folder.
 
@@ -30,22 +31,40 @@ class QuestionSet:
     gold: list[set[int]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
-    """Arguments of ``select`` for every question, and the corpus numbers [n, K] behind the pool positions."""
+    """The candidates of every question.
+
+    Attributes:
+        numbers: [n, K] corpus numbers behind the pool positions.
+        arguments: of ``select``.
+        gold: corpus numbers.
+        question_affinity: [n, K] similarity of the question itself to the candidates.
+        own: [n, m, 20] corpus numbers of each sub-query's own list.
+        primary: [n, K] corpus numbers of the question's own dense list.
+        lists: [n, 1 + m, K] the lists that were fused, the question's first; None for the dense pool.
+    """
 
     numbers: np.ndarray
     arguments: dict[str, np.ndarray]
     gold: list[set[int]]
+    question_affinity: np.ndarray
+    own: np.ndarray
+    primary: np.ndarray
+    lists: np.ndarray | None
 
     def found(self, indices: np.ndarray) -> np.ndarray:
         """[n, k] whether all gold passages are among the first 1, ..., k picks, given pool positions [n, k]."""
-        picked = np.take_along_axis(self.numbers, indices, 1)
-        rows = [
-            [gold <= set(row[: j + 1]) for j in range(len(row))]
-            for gold, row in zip(self.gold, picked.tolist(), strict=True)
-        ]
-        return np.array(rows)
+        return all_gold(np.take_along_axis(self.numbers, indices, 1), self.gold)
+
+
+def all_gold(picked: np.ndarray, gold: list[set[int]]) -> np.ndarray:
+    """[n, k] whether all gold passages are among the first 1, ..., k of the corpus numbers [n, k]."""
+    rows = [
+        [wanted <= set(row[: j + 1]) for j in range(len(row))]
+        for wanted, row in zip(gold, picked.tolist(), strict=True)
+    ]
+    return np.array(rows)
 
 
 def load(folder: Path) -> QuestionSet:
@@ -71,31 +90,39 @@ def load(folder: Path) -> QuestionSet:
     )
 
 
-def make_pool(questions: QuestionSet, kind: str, size: int = 200) -> Pool:
-    """The pool of every question: its own dense list, or the fusion with the sub-queries' lists."""
+def make_pool(questions: QuestionSet, kind: str, size: int = SIZE) -> Pool:
+    """The pool of every question: its own dense list, or the fusion with the sub-queries' lists.
+
+    The same arrays as ``GeoRAG`` makes, kept so that many selectors can be tried on them.
+    """
     retriever = questions.hybrid if kind.startswith("hybrid") else questions.dense
     n, m, d = questions.subqueries.shape
     texts, vectors = [t for own in questions.subquery_texts for t in own], questions.subqueries.reshape(n * m, d)
     primary = questions.dense.search(questions.texts, questions.queries, size).numbers
     own = questions.dense.search(texts, vectors, OWN_LIST).numbers.reshape(n, m, OWN_LIST)
-    if kind == "dense":
-        numbers = primary
-    else:
-        lists = retriever.search([*questions.texts, *texts], np.concatenate([questions.queries, vectors]), size).numbers
-        theirs = lists[n:].reshape(n, m, size)
-        numbers = np.stack([fuse(np.vstack([lists[i], theirs[i]]), size) for i in range(n)])
+    lists, numbers = None, primary
+    if kind != "dense":
+        found = retriever.search([*questions.texts, *texts], np.concatenate([questions.queries, vectors]), size).numbers
+        lists = np.concatenate([found[:n, None], found[n:].reshape(n, m, size)], 1)
+        numbers = np.stack([fuse(each, size) for each in lists])
     similarity = [
-        retriever.similarity(questions.subquery_texts[i], questions.subqueries[i], numbers[i]) for i in range(n)
+        retriever.similarity(
+            [questions.texts[i], *questions.subquery_texts[i]],
+            np.concatenate([questions.queries[i][None], questions.subqueries[i]]),
+            numbers[i],
+        )
+        for i in range(n)
     ]
+    affinity = np.stack(similarity)
     arguments = {
         "candidates": questions.dense.embeddings(numbers),
         "query": questions.queries,
         "subqueries": questions.subqueries,
-        "affinity": np.stack(similarity),
+        "affinity": affinity[:, 1:],
         "retrieved": np.stack([pool_numbers(own[i], numbers[i], size) for i in range(n)]),
         "primary": np.stack([pool_numbers(primary[i], numbers[i], size) for i in range(n)]),
     }
-    return Pool(numbers, arguments, questions.gold)
+    return Pool(numbers, arguments, questions.gold, affinity[:, 0], own, primary, lists)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

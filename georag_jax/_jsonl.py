@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,10 +46,7 @@ def text_field(record: dict[str, Any], key: str, where: str) -> str:
         raise ValueError(f'{where}: "{key}": expected a string, got {type(value).__name__}')
     if not value.strip():
         raise ValueError(f'{where}: "{key}" is empty')
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:  # JSON can escape half of a surrogate pair, which no tokenizer takes
-        raise ValueError(f'{where}: "{key}" is not valid Unicode: {error.reason}') from error
+    _check_unicode(value, key, where)
     return value
 
 
@@ -84,4 +82,25 @@ def string_list(record: dict[str, Any], key: str, where: str) -> tuple[str, ...]
     value = record.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(f'{where}: "{key}": expected a list of strings, got {json.dumps(value)[:60]}')
+    _check_unicode("".join(value), key, where)
     return tuple(value)
+
+
+def number_list(record: dict[str, Any], key: str, where: str) -> tuple[float, ...]:
+    """A list of finite numbers under ``key``, empty where the key is missing; ValueError "where: ..." else."""
+    value = record.get(key, [])
+    if not isinstance(value, list) or not all(_is_finite(item) for item in value):
+        raise ValueError(f'{where}: "{key}": expected a list of finite numbers, got {json.dumps(value)[:60]}')
+    return tuple(float(item) for item in value)
+
+
+def _is_finite(item: Any) -> bool:
+    # JSON has whole numbers that no float holds; a comparison takes them, and is False for NaN.
+    return isinstance(item, int | float) and not isinstance(item, bool) and abs(item) <= sys.float_info.max
+
+
+def _check_unicode(text: str, key: str, where: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:  # JSON can escape half of a surrogate pair, which no tokenizer takes
+        raise ValueError(f'{where}: "{key}" is not valid Unicode: {error.reason}') from error

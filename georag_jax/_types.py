@@ -59,6 +59,10 @@ class Retriever(Protocol):
         """The chunks with these corpus numbers."""
         ...
 
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        """The ids alone of the chunks with these corpus numbers, so that no chunk has to be read for its id."""
+        ...
+
 
 @runtime_checkable
 class SubQuerySource(Protocol):

@@ -11,6 +11,7 @@ from importlib import import_module
 from georag_jax._errors import MissingExtraError
 
 COMMANDS = ("demo", "index", "select", "evaluate", "ask")
+RESUMABLE = ("index", "select")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MissingExtraError, RuntimeError, OSError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
-        print("georag: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        hint = "; the same command goes on where it stopped" if options.command in RESUMABLE else ""
+        print(f"georag: interrupted{hint}", file=sys.stderr)
         return 130
     return 0
 
 
 def _fail(error: BaseException, code: int) -> int:
-    message = error.args[0] if isinstance(error, KeyError) and error.args else error
-    print(f"georag: {message}", file=sys.stderr)
+    print(f"georag: {error}", file=sys.stderr)
     return code

@@ -1,8 +1,10 @@
 """What several commands need: options, question files, and the pipeline they describe."""
 
 import argparse
+import ast
 import json
 import platform
+from collections.abc import Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from georag_jax.documents import Question
 
 if TYPE_CHECKING:
     from georag_jax._types import SubQuerySource
+    from georag_jax.models import SentenceEncoder
     from georag_jax.pipeline import GeoRAG
 
 
@@ -46,15 +49,21 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     """The options that say where sub-queries come from and how chunks are selected."""
     parser.add_argument("--llm", metavar="URL", help="OpenAI-compatible server that writes the sub-queries")
     parser.add_argument("--model", metavar="NAME", help="model of --llm")
-    parser.add_argument("--preset", choices=("default", "paper"), default="default", help="selector settings")
     parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="change one field of the preset, such as objective=sinkhorn; may be repeated",
+        "--llm-n",
+        type=int,
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help="sub-queries to ask --llm for, for each question (default: 20)",
     )
-    parser.add_argument("--k", type=int, default=5, help="chunks to pick")
+    parser.add_argument(
+        "--llm-timeout",
+        type=float,
+        metavar="SECONDS",
+        default=argparse.SUPPRESS,
+        help="how long an answer of --llm may take (default: 60)",
+    )
+    add_selector(parser)
     parser.add_argument("--candidates", type=int, default=200, help="size of the pool")
     parser.add_argument(
         "--pool",
@@ -71,27 +80,63 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
 
 
+def add_selector(parser: argparse.ArgumentParser) -> None:
+    """The options that make the selector's settings."""
+    parser.add_argument("--preset", choices=("default", "paper"), default="default", help="selector settings")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="change one field of the preset, such as objective=sinkhorn; may be repeated",
+    )
+    parser.add_argument("--k", type=int, default=5, help="chunks to pick")
+
+
 def config_of(options: argparse.Namespace) -> SelectConfig:
     """The selector settings that the options describe; ValueError for a field or value that there is not."""
     changes: dict[str, Any] = {"k": options.k}
     known = {field.name for field in fields(SelectConfig)}
     for item in options.set:
         name, equals, value = item.partition("=")
-        require(bool(equals) and name in known, "--set", f"FIELD=VALUE with a field of {sorted(known)}", repr(item))
+        require(bool(equals), "--set", "FIELD=VALUE", repr(item))
+        require(name != "k", "--set", f"any field but k, which has an option of its own (--k {value})", repr(item))
+        require(name in known, "--set", f"a field of {sorted(known - {'k'})}", repr(name))
+        changes[name] = _value(value)
+    try:
+        return replace(SelectConfig.preset(options.preset), **changes)
+    except TypeError as error:  # of a JSON value where no field's type has anything like it
+        raise ValueError(f"--set: expected numbers, words, true, false or null: {error}") from error
+
+
+def _value(text: str) -> Any:
+    """A value as JSON or as Python writes it; anything else is a word."""
+    for read in (json.loads, ast.literal_eval):
         try:
-            changes[name] = json.loads(value)
-        except ValueError:
-            changes[name] = value
-    return replace(SelectConfig.preset(options.preset), **changes)
+            return read(text)
+        except (ValueError, SyntaxError, RecursionError):
+            continue
+    return text
 
 
-def load_encoder(name: str):
-    """The sentence encoder of this name or directory."""
+def load_encoder(name: str) -> "SentenceEncoder":
+    """The sentence encoder of this name or directory.
+
+    Raises:
+        ValueError: it is neither a known name nor a directory of an encoder.
+        ModelNotFoundError: the files of a known name could not be fetched.
+    """
+    from georag_jax.models import weights
     from georag_jax.models.encoder import SentenceEncoder
-    from georag_jax.models.weights import resolve
 
     _keep_programs()
-    return SentenceEncoder.from_directory(resolve(name))
+    try:
+        directory = weights.resolve(name)
+    except weights.ModelNotFoundError as error:
+        if name in weights._ALIASES:
+            raise
+        raise ValueError(f"--encoder: {error}") from error  # nothing was tried but the argument
+    return SentenceEncoder.from_directory(directory)
 
 
 def _keep_programs() -> None:
@@ -106,12 +151,14 @@ def _keep_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource | None" = None) -> "GeoRAG":
-    """The pipeline over an index directory; sub-queries from a server or the decomposer unless a source is given."""
+def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource") -> "GeoRAG":
+    """The pipeline over an index directory; what is wrong with options or index is found before the encoder loads."""
     from georag_jax.pipeline import GeoRAG
     from georag_jax.retrieval import open_index
 
     config = config_of(options)
+    require(options.candidates >= 1, "--candidates", "a pool size >= 1", options.candidates)
+    open_index(options.index)
     encoder = load_encoder(options.encoder)
     index = open_index(options.index, encoder)
     paper = options.preset == "paper"
@@ -119,15 +166,17 @@ def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource | Non
     return GeoRAG(
         index.hybrid if similarity == "hybrid" else index.dense,
         encoder,
-        subqueries if subqueries is not None else subquery_source(options),
+        subqueries,
         config=config,
         pool=getattr(options, "pool", "dense" if paper else "multi_query"),
         candidates=options.candidates,
     )
 
 
-def subquery_source(options: argparse.Namespace) -> "SubQuerySource":
-    """The server that --llm and --model name, or the decomposer, which needs none."""
+def subquery_source(options: argparse.Namespace, cache: str | None = None) -> "SubQuerySource":
+    """The server that --llm and --model name, its answers kept in a cache; or the decomposer, which needs neither."""
+    own = {name: getattr(options, f"llm_{name}") for name in ("n", "timeout") if hasattr(options, f"llm_{name}")}
+    require(options.llm is not None or not own, "--llm-n, --llm-timeout", "them with --llm", "no --llm")
     require((options.llm is None) == (options.model is None), "--llm, --model", "both or neither", "one of them")
     if options.llm is None:
         from georag_jax.models.subqueries import Decomposer
@@ -135,7 +184,38 @@ def subquery_source(options: argparse.Namespace) -> "SubQuerySource":
         return Decomposer()
     from georag_jax.models.subqueries import ServerSubQueries
 
-    return ServerSubQueries(options.llm, options.model)
+    return ServerSubQueries(options.llm, options.model, cache=cache, **own)
+
+
+def llm_counts(source: "SubQuerySource") -> dict[str, int] | None:
+    """What became of a server's answers, by the names of its report; None for other sources."""
+    from georag_jax.models.subqueries import ServerSubQueries
+
+    return source.total_report._asdict() if isinstance(source, ServerSubQueries) else None
+
+
+def llm_line(counts: dict[str, int]) -> str:
+    """The counts in words.
+
+    >>> from georag_jax.models.subqueries import Report
+    >>> llm_line(Report(generated=9, duplicates=2, fallbacks=1)._asdict())
+    'answers of --llm: 9 sub-queries, of these dropped 2 (repeated) and 0 (surplus); unusable for 1 question'
+    """
+    questions = f"{counts['fallbacks']} question{'' if counts['fallbacks'] == 1 else 's'}"
+    return (
+        f"answers of --llm: {counts['generated']} sub-queries, of these dropped {counts['duplicates']} (repeated) and "
+        f"{counts['surplus']} (surplus); unusable for {questions}"
+    )
+
+
+def few(ids: Collection[str]) -> str:
+    """How many ids there are, and the first of them.
+
+    >>> few(["b", "a"])
+    '2: a, b'
+    """
+    shown = sorted(ids)[:10]
+    return f"{len(ids)}: {', '.join(shown)}{', ..' if len(ids) > len(shown) else ''}"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

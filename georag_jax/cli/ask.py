@@ -9,7 +9,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from georag_jax._errors import describe
-from georag_jax.cli._shared import add_selection, open_pipeline
+from georag_jax.cli._shared import add_selection, llm_counts, llm_line, open_pipeline, subquery_source
 from georag_jax.cli.select import record
 
 if TYPE_CHECKING:
@@ -26,8 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prints the picks."""
-    result = open_pipeline(options).ask(options.question)
-    print(json.dumps(record(result), ensure_ascii=False) if options.json else page(result))
+    source = subquery_source(options)
+    result = open_pipeline(options, source).ask(options.question)
+    counts = llm_counts(source)
+    if options.json:
+        print(json.dumps({**record(result), "llm": counts}, ensure_ascii=False))
+        return
+    print(page(result))
+    if counts is not None:
+        print(f"\n{llm_line(counts)}")
 
 
 def page(result: "Result") -> str:

@@ -5,10 +5,13 @@ the coverage after each pick. Then the table over all bundled questions.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import tempfile
+import time
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,19 +20,21 @@ import numpy as np
 
 from georag_jax import metrics
 from georag_jax._errors import require
-from georag_jax.cli._shared import config_of, load_encoder, read_questions, table
+from georag_jax.cli._shared import add_selector, config_of, load_encoder, read_questions, table
 from georag_jax.cli.select import record
 
 if TYPE_CHECKING:
+    from georag_jax.models import SentenceEncoder
     from georag_jax.pipeline import Result
+    from georag_jax.retrieval import Index
+
+_SCRATCH = ".demo-build-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--question", metavar="ID", help="the bundled question to show, such as q-03")
-    parser.add_argument("--preset", choices=("default", "paper"), default="default", help="selector settings")
-    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field of it")
-    parser.add_argument("--k", type=int, default=5, help="chunks to pick")
+    add_selector(parser)
     parser.add_argument("--json", action="store_true", help="report as JSON")
 
 
@@ -71,22 +76,48 @@ def _results(data: Path, questions: list, config, preset: str) -> "list[Result]"
     return pipeline.run(questions)
 
 
-def _index(corpus: Path, encoder):
+def _index(corpus: Path, encoder: "SentenceEncoder") -> "Index":
     """The bundled corpus' index in the cache, built where it is missing or damaged."""
     from georag_jax.models.weights import cache_directory
     from georag_jax.retrieval import build_index, open_index
 
+    cache = cache_directory()
     digest = hashlib.sha256(corpus.read_bytes() + encoder.fingerprint.encode()).hexdigest()[:16]
-    home = cache_directory() / f"demo-{digest}"
+    home = cache / f"demo-{digest}"
+    if _is_sound(home, encoder):
+        return open_index(home, encoder)
+    cache.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(cache)
+    # Each first run builds in a directory of its own, so that two at once do not meet.
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=cache) as scratch:
+        built = Path(scratch) / "index"
+        build_index(corpus, built, encoder)
+        if home.exists() and not _is_sound(home, encoder):
+            os.replace(home, Path(scratch) / "damaged")
+        try:
+            os.replace(built, home)
+        except OSError:  # a directory that is not empty is not replaced: another first run was faster
+            if not home.exists():
+                raise
+    return open_index(home, encoder)
+
+
+def _is_sound(home: Path, encoder: "SentenceEncoder") -> bool:
+    from georag_jax.retrieval import open_index
+
     try:
-        return open_index(home, encoder)
+        open_index(home, encoder)
     except (ValueError, FileNotFoundError):
-        own = home.with_name(f"{home.name}.{os.getpid()}")  # two first runs at once do not meet
-        shutil.rmtree(own, ignore_errors=True)
-        build_index(corpus, own, encoder)
-        shutil.rmtree(home, ignore_errors=True)
-        os.replace(own, home)
-        return open_index(home, encoder)
+        return False
+    return True
+
+
+def _remove_leftovers(cache: Path) -> None:
+    """Removes what builds that were killed left behind; a build lasts minutes, so that one of yesterday is dead."""
+    for scratch in cache.glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(FileNotFoundError):  # a build that ends at this moment removes its own
+            if scratch.stat().st_mtime < time.time() - 86_400:
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _scores(results: "list[Result]", k: int) -> dict[str, list[float]]:

@@ -24,7 +24,9 @@ def run(options: argparse.Namespace) -> None:
 
     from georag_jax.retrieval import build_index, scan_corpus
 
-    scan_corpus(options.corpus)  # a malformed line is found before the encoder is fetched and loaded
+    # build_index scans again, seconds for a million passages: a malformed line has to be found before the encoder,
+    # which build_index takes, is fetched and loaded.
+    scan_corpus(options.corpus)
     encoder = load_encoder(options.encoder)
     start = time.perf_counter()
     with tqdm(unit=" passages", disable=None) as bar:

@@ -7,6 +7,7 @@ at 0 here. Demand points are the candidates themselves under P_Q (Gram matrix), 
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from georag_jax.kernels.numerics import HIGHEST
@@ -33,8 +34,8 @@ def service(similarity: Float[Array, "n K"], power: float = 1.0, ownership: floa
     return jnp.where(total > 0, worth / jnp.where(total > 0, total, 1) ** ownership, 0)
 
 
-def start_served(points: int, k: int, discount: float, dtype) -> Float[Array, "r n"]:
-    """The best served similarities of each point, best first; nothing is served yet. One row without a discount."""
+def start_served(points: int, k: int, discount: float, dtype: DTypeLike) -> Float[Array, "r n"]:
+    """The best services of each point by at most k picks, best first: none yet. One row where only the best counts."""
     return jnp.zeros((k if discount > 0 else 1, points), dtype)
 
 
@@ -53,22 +54,19 @@ def marginal_gains(
         discount: 0 (Eq. 4) to 1 (modular).
     """
     ranks = served.shape[0]
-    total = jnp.zeros(similarity.shape[1], similarity.dtype)
-    for rank in range(ranks):
-        share = discount**rank - (discount ** (rank + 1) if rank + 1 < ranks else 0.0)
-        if share > 0:
-            gained = jnp.maximum(similarity - served[rank][:, None], 0)
-            total = total + share * jnp.matmul(weight, gained, precision=HIGHEST)
-    return total
+
+    def add(rank, total):  # a loop, so that the compiled program does not grow with k
+        share = discount**rank - jnp.where(rank + 1 < ranks, discount ** (rank + 1), 0.0)
+        gained = jnp.maximum(similarity - served[rank][:, None], 0)
+        return total + share.astype(total.dtype) * jnp.matmul(weight, gained, precision=HIGHEST)
+
+    return jax.lax.fori_loop(0, ranks, add, jnp.zeros(similarity.shape[1], similarity.dtype))
 
 
 def serve(served: Float[Array, "r n"], column: Float[Array, " n"]) -> Float[Array, "r n"]:
-    """Inserts one candidate's similarities into the sorted served ones."""
-    rows = []
-    for row in served:
-        rows.append(jnp.maximum(row, column))
-        column = jnp.minimum(row, column)
-    return jnp.stack(rows)
+    """Inserts one candidate's services into the sorted ones; what falls off the last row is dropped."""
+    above = jnp.concatenate([jnp.full_like(served[:1], jnp.inf), served[:-1]])
+    return jnp.maximum(served, jnp.minimum(above, column))
 
 
 def facility_location(
@@ -96,9 +94,9 @@ def entropic_facility_location(
     similarity: Float[Array, "n K"], weight: Float[Array, " n"], indices: Int[Array, " k"], epsilon: float
 ) -> Float[Array, ""]:
     """Eps sum_i w_i log(1 + sum_s (exp(sim_is / eps) - 1)) of the picks; monotone submodular for every eps > 0."""
-    level = jnp.zeros_like(weight)
-    for column in _columns(service(similarity), indices).T:
-        level = entropic_serve(level, column, epsilon)
+    columns = _columns(service(similarity), indices).T
+    add = lambda level, column: (entropic_serve(level, column, epsilon), None)
+    level, _ = jax.lax.scan(add, jnp.zeros_like(weight), columns)
     return epsilon * jnp.matmul(weight, level, precision=HIGHEST)
 
 

@@ -5,6 +5,7 @@ index: scores closer than the resolution of the numbers they are computed from c
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -53,7 +54,7 @@ def greedy_facility_location(
     Cost: O(k n K) without a discount, O(k^2 n K) with one; memory n x K.
     """
     similarity = coverage.service(similarity, power, ownership)
-    start = coverage.start_served(weight.shape[0], k, discount, similarity.dtype)
+    start = coverage.start_served(weight.shape[0], max(min(k, mask.shape[0]), 1), discount, similarity.dtype)
     gains = lambda served: coverage.marginal_gains(served, similarity, weight, discount)
     return _greedy(gains, lambda s, i: coverage.serve(s, similarity[:, i]), start, mask, k, first)
 
@@ -76,7 +77,7 @@ def greedy_entropic_facility_location(
 def _greedy(gains: Callable, step: Callable, state, mask: Bool[Array, " K"], k: int, first) -> Greedy:
     alone = gains(state)
     if mask.shape[0] == 0:
-        return _result([], [], jnp.zeros((), alone.dtype), k)
+        return _nothing(k, alone.dtype)
     # a gain is a difference of sums of this size: it resolves no finer than their last bits
     tie = resolution(alone.dtype) * jnp.max(jnp.where(mask & ~jnp.isnan(alone), alone, 0))
     slots = jnp.arange(mask.shape[0])
@@ -91,7 +92,7 @@ def _greedy(gains: Callable, step: Callable, state, mask: Bool[Array, " K"], k: 
     steps = min(k, mask.shape[0])
     start = jnp.full(steps, -1, jnp.int32).at[0].set(first)
     _, (picks, earned) = jax.lax.scan(pick, (state, mask), start)  # compiled once, whatever k
-    return _result(list(picks), list(earned), jnp.zeros((), alone.dtype), k)
+    return _filled(picks, earned, jnp.zeros((), alone.dtype), k)
 
 
 def greedy_sinkhorn(
@@ -125,34 +126,62 @@ def greedy_sinkhorn(
     Cost: O(k^2 K^2 iterations); memory K x K x k for one query.
     """
     if mask.shape[0] == 0:
-        return _result([], [], jnp.zeros((), gram.dtype), k)
+        return _nothing(k, gram.dtype)
+    steps = min(k, mask.shape[0])
     costs, slots = cost(gram), jnp.arange(mask.shape[0])
     # W sums terms up to the largest cost, over iterations that each round: its last bits decide nothing
     tie = resolution(gram.dtype)
+
+    def extend(state: _State, t, width: int) -> tuple[_State, Float[Array, ""]]:
+        """The pick after t picks, from problems of ``width`` columns of which the first t + 1 have mass."""
+        chosen = jnp.maximum(state.picks[:width], 0)
+        columns = jnp.arange(width)
+        solved = _with_each(costs, chosen, columns, t, p, epsilon, iterations)
+        loss = state.value - solved.value
+        open_gate = 1 - jnp.where(columns < t, gram[:, chosen], -1).max(1) if gate else jnp.ones_like(loss)
+        score = loss * (open_gate if gate_losses else jnp.where(loss < 0, 1, open_gate))
+        pick = first_best(score, state.free, tie)
+        error = jnp.max(jnp.where(state.free, solved.marginal_error, 0), initial=0)
+        state = _State(
+            state.picks.at[t].set(pick),
+            solved.value[pick],
+            state.free & (slots != pick),
+            jnp.maximum(state.error, error),
+        )
+        return state, jnp.where(pick >= 0, score[pick], 0)
+
     alone = 1 - jnp.matmul(p, costs, precision=HIGHEST)
     pick = _forced(first, first_best(alone, mask, tie), mask)
-    picks, earned = [pick], [jnp.where(pick >= 0, alone[pick], 0)]
-    current, worst, free = 1 - alone[pick], jnp.zeros((), gram.dtype), mask & (slots != pick)
-    for _ in range(1, min(k, mask.shape[0])):
-        chosen = jnp.maximum(jnp.stack(picks), 0)
-        solved = _with_each(costs, chosen, p, epsilon, iterations)
-        loss = current - solved.value
-        open_gate = 1 - gram[:, chosen].max(1) if gate else jnp.ones_like(loss)
-        score = loss * (open_gate if gate_losses else jnp.where(loss < 0, 1, open_gate))
-        pick = first_best(score, free, tie)
-        worst = jnp.maximum(worst, jnp.max(jnp.where(free, solved.marginal_error, 0), initial=0))
-        picks.append(pick)
-        earned.append(jnp.where(pick >= 0, score[pick], 0))
-        current, free = solved.value[pick], free & (slots != pick)
-    return _result(picks, earned, worst, k)
+    picks = jnp.full(_width(steps), -1, jnp.int32).at[0].set(pick)
+    state = _State(picks, 1 - alone[pick], mask & (slots != pick), jnp.zeros((), gram.dtype))
+    earned = [jnp.where(pick >= 0, alone[pick], 0)[None]]
+    t = 1
+    while t < steps:
+        width = _width(t + 1)
+        stop = min(width, steps)
+        body = partial(extend, width=width)
+        state, gains = jax.lax.scan(body, state, jnp.arange(t, stop))
+        earned.append(gains)
+        t = stop
+    return _filled(state.picks[:steps], jnp.concatenate(earned), state.error, k)
 
 
-def _with_each(costs, chosen, p, epsilon, iterations):
+class _State(NamedTuple):
+    picks: Int[Array, " width"]
+    value: Float[Array, ""]
+    free: Bool[Array, " K"]
+    error: Float[Array, ""]
+
+
+def _width(columns: int) -> int:
+    """Columns that a problem is padded to: exact up to eight, then powers of two, so that few programs are compiled."""
+    return columns if columns <= 8 else 1 << (columns - 1).bit_length()
+
+
+def _with_each(costs, chosen, columns, t, p, epsilon, iterations):
     """The transport problem of the picks and one candidate more, for every candidate."""
-    t = chosen.shape[0] + 1
-    uniform = jnp.full((t,), 1 / t, costs.dtype)
-    shared = costs[:, chosen]
-    one = lambda column: sinkhorn(jnp.concatenate([shared, column[:, None]], axis=1), p, uniform, epsilon, iterations)
+    shared, measure = costs[:, chosen], jnp.where(columns <= t, 1 / (t + 1), 0).astype(costs.dtype)
+    one = lambda new: sinkhorn(jnp.where(columns == t, new[:, None], shared), p, measure, epsilon, iterations)
     return jax.vmap(one, in_axes=1)(costs)
 
 
@@ -161,7 +190,10 @@ def _forced(first, best: Int[Array, ""], free: Bool[Array, " K"]) -> Int[Array, 
     return jnp.where((first >= 0) & free[jnp.maximum(first, 0)], first, best)
 
 
-def _result(picks: list, earned: list, error: Float[Array, ""], k: int) -> Greedy:
-    filler = k - len(picks)
-    indices = jnp.asarray([*picks, *[-1] * filler], jnp.int32)
-    return Greedy(indices, jnp.asarray([*earned, *[0] * filler], error.dtype), error)
+def _filled(picks, earned, error: Float[Array, ""], k: int) -> Greedy:
+    missing = (0, k - picks.shape[0])
+    return Greedy(jnp.pad(picks, missing, constant_values=-1), jnp.pad(earned, missing), error)
+
+
+def _nothing(k: int, dtype) -> Greedy:
+    return _filled(jnp.zeros(0, jnp.int32), jnp.zeros(0, dtype), jnp.zeros((), dtype), k)

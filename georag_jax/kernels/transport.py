@@ -42,7 +42,7 @@ def sinkhorn(
     Args:
         cost: [K, t] cost M from each candidate to each pick.
         p: [K] source measure, sums to 1.
-        e: [t] target measure, > 0, sums to 1.
+        e: [t] target measure, sums to 1; a column without mass takes no part.
         epsilon: > 0.
         iterations: >= 1.
 
@@ -59,7 +59,7 @@ def sinkhorn(
         f = log_p - logsumexp(g[:, None] - scaled, axis=0)
         return f, log_e - logsumexp(f[None, :] - scaled, axis=1)
 
-    start = (jnp.zeros_like(scaled[0]), jnp.zeros_like(scaled[:, 0]))
+    start = (jnp.zeros_like(scaled[0]), jnp.where(e > 0, jnp.zeros_like(log_e), -jnp.inf))
     f, g = jax.lax.fori_loop(0, iterations, update, start)
     plan = jnp.exp(f[None, :] + g[:, None] - scaled)
     value, error = (plan * cost.T).sum(), jnp.abs(plan.sum(0) - p).sum()

@@ -1,6 +1,6 @@
 """Exact search by cosine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -38,6 +38,7 @@ class DenseRetriever:
         vectors: [n, d] one row a document, any floating type; brought to unit length unless they are so to 1e-5. A
             float32 ``np.memmap`` is used where it lies, its rows taken to be unit, as an index holds them.
         documents: the n documents in the order of the rows.
+        ids: gives the documents' n ids, asked at every call of the method ``ids``; None takes them from the documents.
 
     Raises:
         ValueError: a row that is not finite, or as many documents as rows are not given.
@@ -48,13 +49,15 @@ class DenseRetriever:
     array([[1]])
     """
 
-    def __init__(self, vectors: np.ndarray, documents: Sequence[Document]):
+    def __init__(
+        self, vectors: np.ndarray, documents: Sequence[Document], ids: Callable[[], Sequence[str]] | None = None
+    ):
         self._faiss = faiss_module()
         mapped = isinstance(vectors, np.memmap) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
         # np.asarray makes a plain view of a memory map: arithmetic then gives plain arrays.
         self._vectors = np.asarray(vectors) if mapped else unit_rows(vectors, "vectors")
         require(len(documents) == len(self._vectors), "documents", f"{len(self._vectors)} of them", len(documents))
-        self._documents = documents
+        self._documents, self._ids = documents, ids
 
     @property
     def size(self) -> int:
@@ -89,7 +92,7 @@ class DenseRetriever:
         metric = self._faiss.METRIC_INNER_PRODUCT
         rough, found = self._faiss.knn(queries, self._vectors, asked, metric=metric)
         for i, query in enumerate(queries):
-            numbers, scores = found[i], self.cosine(query, found[i])
+            numbers, scores = found[i], self.cosine(query[None], found[i])[0]
             if asked < self.size and np.partition(scores, -k)[-k] - rough[i, -1] <= SLACK:
                 # A tie at the cut may reach beyond what was asked for: look at the whole corpus.
                 row = np.einsum("cd,d->c", self._vectors, query)
@@ -99,7 +102,7 @@ class DenseRetriever:
         return hits
 
     def similarity(self, texts: Sequence[str], vectors: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Cosine of each query to given chunks, clipped to 0..1.
+        """Cosine of each query to given chunks, clipped to 0..1: the scores of ``search``, to the bit.
 
         Args:
             texts: n queries; only their number matters here.
@@ -113,7 +116,7 @@ class DenseRetriever:
             ValueError: shapes that do not fit, values that are not finite, or a number outside the corpus.
         """
         queries = checked_queries(texts, vectors, self.width)
-        return np.clip(queries @ self.embeddings(numbers).T, 0, 1)
+        return np.clip(self.cosine(queries, checked_numbers(numbers, self.size)), 0, 1)
 
     def embeddings(self, numbers: np.ndarray) -> np.ndarray:
         """Unit vectors [..., d] float32 of the chunks with these corpus numbers [...].
@@ -131,17 +134,32 @@ class DenseRetriever:
         """
         return [self._documents[number] for number in checked_numbers(numbers, self.size).tolist()]
 
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        """The ids of the chunks with these corpus numbers [K], in this order; of an index no passage is read.
+
+        Raises:
+            ValueError: a number outside the corpus, such as the padding -1.
+        """
+        wanted = checked_numbers(numbers, self.size).tolist()
+        if self._ids is None:
+            return [self._documents[number].id for number in wanted]
+        ids = self._ids()
+        return [ids[number] for number in wanted]
+
     def cosine_rows(self, queries: np.ndarray) -> np.ndarray:
         """Cosines [n, corpus] float32 of unit queries [n, d] to every chunk, good to about 1e-6."""
         return queries @ self._vectors.T
 
-    def cosine(self, query: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Cosines [c] float32 of one unit query [d] to chunks [c]; the same bits for the same two vectors, always.
+    def cosine(self, queries: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Cosines [n, c] float32 of unit queries [n, d] to chunks [c]; the same bits for the same two vectors, always.
 
-        A matrix product rounds differently from place to place, which would tell equal chunks apart.
+        A matrix product rounds differently from place to place, which would tell equal chunks apart. It is also handed
+        to threads, and for a pool's few rows waking them costs far more than the product where the cores are busy.
         """
-        scores = np.empty(len(numbers), np.float32)
+        scores = np.empty((len(queries), len(numbers)), np.float32)
         for start in range(0, len(numbers), _GATHER):
             part = slice(start, start + _GATHER)
-            scores[part] = np.einsum("cd,d->c", self._vectors[numbers[part]], query)
+            vectors = self._vectors[numbers[part]]
+            for row, query in zip(scores, queries, strict=True):
+                row[part] = np.einsum("cd,d->c", vectors, query)
         return scores

@@ -7,7 +7,16 @@ import numpy as np
 from georag_jax._errors import require
 from georag_jax._types import Hits
 from georag_jax.documents import Document
-from georag_jax.retrieval._rows import SLACK, blocks, candidates, checked_queries, checked_texts, fill, no_hits
+from georag_jax.retrieval._rows import (
+    SLACK,
+    blocks,
+    candidates,
+    checked_numbers,
+    checked_queries,
+    checked_texts,
+    fill,
+    no_hits,
+)
 from georag_jax.retrieval.dense import DenseRetriever
 from georag_jax.retrieval.lexical import LexicalRetriever
 
@@ -65,11 +74,12 @@ class HybridRetriever:
             rows = self._mix(self.dense.cosine_rows(queries[block]), words)
             for i, row, word in zip(range(block.start, block.stop), rows, words, strict=True):
                 numbers = candidates(row, k, SLACK)
-                fill(hits, i, numbers, self._mix(self.dense.cosine(queries[i], numbers), word[numbers]))
+                cosine = self.dense.cosine(queries[i : i + 1], numbers)[0]
+                fill(hits, i, numbers, self._mix(cosine, word[numbers]))
         return hits
 
     def similarity(self, texts: Sequence[str], vectors: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """The score of each query for given chunks, clipped to 0..1.
+        """The score of each query for given chunks, clipped to 0..1: the scores of ``search``, to the bit.
 
         Args:
             texts: n queries.
@@ -83,7 +93,7 @@ class HybridRetriever:
             ValueError: shapes that do not fit, values that are not finite, or a number outside the corpus.
         """
         queries = checked_queries(texts, vectors, self.dense.width)
-        cosine = queries @ self.dense.embeddings(numbers).T
+        cosine = self.dense.cosine(queries, checked_numbers(numbers, self.size))
         return np.clip(self._mix(cosine, self.lexical.similarity(texts, None, numbers)), 0, 1)
 
     def embeddings(self, numbers: np.ndarray) -> np.ndarray:
@@ -93,6 +103,10 @@ class HybridRetriever:
     def documents(self, numbers: Sequence[int]) -> list[Document]:
         """The chunks with these corpus numbers [K], in this order."""
         return self.dense.documents(numbers)
+
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        """The ids of the chunks with these corpus numbers [K], in this order, from ``dense``."""
+        return self.dense.ids(numbers)
 
     def _mix(self, cosine: np.ndarray, words: np.ndarray) -> np.ndarray:
         weight = np.float32(self.lexical_weight)

@@ -14,6 +14,7 @@ import numpy as np
 from georag_jax._errors import require
 from georag_jax._types import Encoder
 from georag_jax.retrieval import store
+from georag_jax.retrieval._lock import locked
 from georag_jax.retrieval._rows import unit_rows
 from georag_jax.retrieval.dense import faiss_module
 from georag_jax.retrieval.lexical import LexicalRetriever, bm25s_module
@@ -38,6 +39,7 @@ def build_index(
     The whole file is checked before anything is embedded. Passages are embedded ``batch`` at a time and written at
     once; a build that was killed goes on behind the last finished batch when it is started again with the same corpus
     and encoder. With another corpus or encoder an unfinished index is begun afresh, and a finished one is left alone.
+    Of two builds in one directory at the same time the second is refused (not on Windows).
 
     Args:
         corpus_path: JSONL, one {"id", "title"?, "text", ...} a line.
@@ -52,6 +54,7 @@ def build_index(
     Raises:
         ValueError: a malformed line, an id used twice or no passage (see ``scan_corpus``); ``out_dir`` holds a finished
             index of something else, or files that are no index; the encoder gave something else than finite vectors.
+        RuntimeError: another build is running in ``out_dir``.
         MissingExtraError: FAISS or bm25s is not installed.
     """
     require(batch >= 1, "batch", "at least 1", batch)
@@ -66,11 +69,14 @@ def build_index(
         "corpus": {"sha256": scan.sha256, "bytes": scan.bytes},
     }
     if not _finished(out, job):
-        done = _take_up(out, job)
-        _store_corpus(Path(corpus_path), out, scan)
-        _embed(out, job, done, encoder, batch, progress)
-        _store_words(out)
-        _finish(out, job)
+        _make_room(out)
+        with locked(out / store.LOCK):
+            if not _finished(out, job):  # another build may have ended before the lock was taken
+                done = _take_up(out, job)
+                _store_corpus(Path(corpus_path), out, scan)
+                _embed(out, job, done, encoder, batch, progress)
+                _store_words(out)
+                _finish(out, job)
     return open_index(out, encoder)
 
 
@@ -89,22 +95,27 @@ def _same(state: dict[str, Any], job: dict[str, Any]) -> bool:
     return {key: state.get(key) for key in job} == job
 
 
+def _make_room(out: Path) -> None:
+    """Makes the directory, or checks that what lies there is of an index; before anything is written into it."""
+    out.mkdir(parents=True, exist_ok=True)
+    names = {entry.name for entry in out.iterdir()}
+    begun = names & {store.WORK, store.MANIFEST}
+    if names - {store.WORK + ".part", store.LOCK} and not begun:
+        raise ValueError(f"{out} is not empty and holds no index: choose another directory")
+
+
 def _take_up(out: Path, job: dict[str, Any]) -> int:
     """Number of passages that an earlier build of the same index has embedded.
 
     Nothing has to be cleared away for a fresh start: all files but the vectors are written anew in any case, and the
     vectors are where nothing is done yet.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    names = {entry.name for entry in out.iterdir()}
-    if store.WORK in names:
+    if (out / store.WORK).exists():
         work = read_json(out / store.WORK)
-        if _same(work, job) and (work["done"] == 0 or store.VECTORS in names):
+        if _same(work, job) and (work["done"] == 0 or (out / store.VECTORS).exists()):
             _log.info("%s: going on behind %d of %d passages", out, work["done"], job["passages"])
             return work["done"]
         _log.warning("%s: an unfinished index of another corpus or encoder lies here: starting afresh", out)
-    elif names - {store.WORK + ".part"}:
-        raise ValueError(f"{out} is not empty and holds no index: choose another directory")
     write_json(out / store.WORK, job | {"done": 0})
     return 0
 
@@ -156,3 +167,5 @@ def _finish(out: Path, job: dict[str, Any]) -> None:
     sizes = {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
     write_json(out / store.MANIFEST, job | {"files": sizes})
     (out / store.WORK).unlink()
+    # Whoever opened this file before it goes, and gets its lock after, finds the index finished.
+    (out / store.LOCK).unlink(missing_ok=True)

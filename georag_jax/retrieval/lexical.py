@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,9 @@ from georag_jax.documents import Document
 from georag_jax.retrieval._rows import blocks, candidates, checked_numbers, checked_texts, fill, no_hits
 
 _ABSENT = object()
+
+# Queries whose best score is kept: more than one block of questions has, in a few MiB.
+_KEPT = 2**14
 
 
 def bm25s_module() -> ModuleType:
@@ -60,7 +64,7 @@ class LexicalRetriever:
         index: a ``bm25s.BM25`` of just these documents where one exists already; else it is built.
 
     Raises:
-        ValueError: no documents, or an index of another number of documents.
+        ValueError: no documents, or an index of another number of documents or of another form of BM25.
         MissingExtraError: bm25s is not installed.
 
     >>> retriever = LexicalRetriever([Document("a", "red apples"), Document("b", "green pears")])
@@ -75,6 +79,12 @@ class LexicalRetriever:
         self._index = self._build(document.full_text for document in documents) if index is None else index
         indexed = self._index.scores["num_docs"]
         require(indexed == len(documents), "index", f"one of {len(documents)} documents", indexed)
+        require(self._index.method == "lucene", "index", "BM25 in Lucene's form", self._index.method)
+        # np.asarray makes plain views of memory maps, which cost more to slice.
+        parts = [np.asarray(self._index.scores[name]) for name in ("indptr", "indices", "data")]
+        self._starts, self._numbers, self._values = parts
+        self._best: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     @classmethod
     def load(cls, directory: str | Path, documents: Sequence[Document]) -> "LexicalRetriever":
@@ -102,8 +112,9 @@ class LexicalRetriever:
         """
         texts = checked_texts(texts)
         rows = np.zeros((len(texts), self.size), np.float32)
-        for row, tokens in zip(rows, self._bm25s.tokenize(texts, return_ids=False, show_progress=False), strict=True):
-            row[:] = self._index.get_scores_from_ids(self._index.get_tokens_ids(tokens))
+        for row, postings in zip(rows, self._postings(texts), strict=True):
+            for numbers, values in postings:
+                row[numbers] += values
         return rows
 
     def search(self, texts: Sequence[str], vectors: np.ndarray | None, k: int) -> Hits:
@@ -144,15 +155,24 @@ class LexicalRetriever:
             ValueError: a number outside the corpus.
         """
         texts, numbers = checked_texts(texts), checked_numbers(numbers, self.size)
-        result = np.zeros((len(texts), len(numbers)), np.float32)
-        for block in blocks(len(texts), self.size):
-            result[block] = self.relative_rows(texts[block])[:, numbers]
+        order = np.argsort(numbers)
+        # In the postings' own type: searchsorted would convert all of them to another one.
+        wanted = numbers[order].astype(self._numbers.dtype)
+        found = np.zeros((len(texts), len(wanted)), np.float32)
+        for row, postings in zip(found, self._postings(texts), strict=True):
+            for chunks, values in postings:  # the same sums in the same order as in ``scores``, hence the same bits
+                place = chunks.searchsorted(wanted)
+                row += values.take(place, mode="clip") * (chunks.take(place, mode="clip") == wanted)
+        best = self._bests(texts)[:, None]
+        result = np.empty_like(found)
+        result[:, order] = np.divide(found, best, out=found, where=best > 0)
         return result
 
     def relative_rows(self, texts: Sequence[str]) -> np.ndarray:
         """Scores [n, corpus] float32 divided by each query's best; all 0 where that is 0."""
         rows = self.scores(texts)
         best = rows.max(axis=1, keepdims=True)
+        self._keep(texts, best[:, 0])
         return np.divide(rows, best, out=rows, where=best > 0)
 
     def documents(self, numbers: Sequence[int]) -> list[Document]:
@@ -162,6 +182,36 @@ class LexicalRetriever:
             ValueError: a number outside the corpus, such as the padding -1.
         """
         return [self._documents[number] for number in checked_numbers(numbers, self.size).tolist()]
+
+    def _postings(self, texts: list[str]) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
+        """For each text, for each of its tokens: the chunks that hold it, ascending, and what it adds to each."""
+        for tokens in self._bm25s.tokenize(texts, return_ids=False, show_progress=False):
+            known = self._index.get_tokens_ids(tokens)
+            parts = [slice(self._starts[token], self._starts[token + 1]) for token in known]
+            yield [(self._numbers[part], self._values[part]) for part in parts if part.start < part.stop]
+
+    def _bests(self, texts: list[str]) -> np.ndarray:
+        """Each query's best score [n] float32 in the whole corpus.
+
+        Only a pass over the corpus finds it. The queries of a similarity were mostly searched for just before, so the
+        pass that ``relative_rows`` made then is kept in mind instead of made again.
+        """
+        with self._lock:
+            known = {text: self._best[text] for text in texts if text in self._best}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        for block in blocks(len(missing), self.size):
+            best = self.scores(missing[block]).max(axis=1)
+            self._keep(missing[block], best)
+            known.update(zip(missing[block], best.tolist(), strict=True))
+        return np.array([known[text] for text in texts], np.float32)
+
+    def _keep(self, texts: Sequence[str], best: np.ndarray) -> None:
+        with self._lock:
+            for text, value in zip(texts, best.tolist(), strict=True):
+                self._best.pop(text, None)  # so that it stands last, as the newest
+                self._best[text] = value
+            while len(self._best) > _KEPT:
+                del self._best[next(iter(self._best))]
 
     def _build(self, texts: Iterable[str]) -> Any:
         tokenized = self._bm25s.tokenize(texts, show_progress=False)

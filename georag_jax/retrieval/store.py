@@ -6,6 +6,7 @@ ids.json         the passages' ids, in order
 vectors.npy      [n, d] float32, unit rows
 lexical/         the BM25 index, as bm25s writes it
 work.json        what is being built and how far it is; gone when finished
+build.lock       empty; its lock is held by the build that is running; gone when finished
 index.json       the manifest, written last: a directory without it is unfinished
 """
 
@@ -25,7 +26,7 @@ from georag_jax.retrieval.passages import StoredPassages
 
 FORMAT = 1
 PASSAGES, SPANS, IDS, VECTORS, LEXICAL = "passages.jsonl", "spans.npy", "ids.json", "vectors.npy", "lexical"
-WORK, MANIFEST = "work.json", "index.json"
+WORK, LOCK, MANIFEST = "work.json", "build.lock", "index.json"
 
 
 class Index:
@@ -54,7 +55,8 @@ class Index:
     @cached_property
     def dense(self) -> DenseRetriever:
         """Search by cosine."""
-        return DenseRetriever(np.load(self.directory / VECTORS, mmap_mode="r"), self.documents)
+        # The ids are handed over as a function: whoever never asks for them does not load them.
+        return DenseRetriever(np.load(self.directory / VECTORS, mmap_mode="r"), self.documents, lambda: self.ids)
 
     @cached_property
     def lexical(self) -> LexicalRetriever:

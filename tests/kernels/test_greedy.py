@@ -232,3 +232,29 @@ def test_error_is_zero_where_it_cannot_be_otherwise():
     assert float(one.marginal_error) == 0
     equal = sinkhorn(jnp.zeros((2, 2)), jnp.full(2, 0.5), jnp.full(2, 0.5))
     assert float(equal.marginal_error) < 1e-6
+
+
+@pytest.mark.parametrize("objective", ["facility", "sinkhorn"])
+def test_the_program_does_not_grow_with_k(objective):
+    """Thirty-two picks are compiled from at most a handful of loop bodies more than sixteen."""
+    gram, p, mask = jnp.eye(40), jnp.full(40, 1 / 40), jnp.ones(40, bool)
+    call = {
+        "facility": lambda k: greedy_facility_location(gram, p, mask, k, discount=0.3),
+        "sinkhorn": lambda k: greedy_sinkhorn(gram, p, mask, k, iterations=3),
+    }[objective]
+    size = lambda k: len(str(jax.make_jaxpr(lambda: call(k))()))
+    assert size(32) < 1.3 * size(16)
+
+
+@pytest.mark.parametrize("k", [12, 20])
+def test_many_picks_are_algorithm_1(k):
+    """Beyond eight picks problems are padded with columns without mass: the picks stay the oracle's."""
+    rng = np.random.default_rng(k)
+    vectors = rng.normal(size=(24, 6)) + 0.5
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    gram, p = vectors @ vectors.T, rng.dirichlet(np.ones(24))
+    picks, scores = reference.georag(gram, gram[3], p, k=k, eps=0.1, iters=20)
+    arrays = [jnp.asarray(x, jnp.float32) for x in (gram, p)]
+    found = greedy_sinkhorn(*arrays, jnp.ones(24, bool), k, epsilon=0.1, iterations=20, first=picks[0])
+    np.testing.assert_allclose(found.gains, scores, atol=3e-5)
+    assert found.indices.tolist() == picks

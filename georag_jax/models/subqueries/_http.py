@@ -8,6 +8,7 @@ import os
 import random
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from typing import Any, NamedTuple
 
@@ -96,10 +97,16 @@ class Endpoint(NamedTuple):
             raw = error.read()
         except (OSError, http.client.HTTPException):
             raw = b""
-        refusal = ServerError(f"{self.url}: status {error.code}: {_shown(raw)!r}", error.code)
+        hint = self._hint() if error.code == 404 else ""
+        refusal = ServerError(f"{self.url}: status {error.code}: {_shown(raw)!r}{hint}", error.code)
         if error.code == 429 or error.code >= 500:
             return _Retryable(refusal, _retry_after(error.headers.get("Retry-After")))
         return refusal
+
+    def _hint(self) -> str:
+        base = self.url.removesuffix("/chat/completions")
+        bare = not urllib.parse.urlsplit(base).path
+        return f"; the address has no path, and most servers answer under {base}/v1" if bare else ""
 
 
 class _Retryable(Exception):

@@ -10,6 +10,7 @@ MAX_CHARACTERS = 300  # a longer sub-query is prose; encoders cut it anyway
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THINKING_TAIL = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_ASKED_FOR = re.compile(r'"subquestions"\s*:\s*(?=\[)')  # the list of the schema that the request names
 _JSON_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*(:?)')
 _BULLET = re.compile(r"(?:[-*+•‣–]|\(?\d{1,3}[.):]|\(?[a-z]\))\s+", re.IGNORECASE)
 _LABEL = re.compile(r"(?:sub-?\s?)?(?:question|query|q)\s*#?\d*\s*[:.)]\s*", re.IGNORECASE)
@@ -74,7 +75,8 @@ def parse(answer: str, cut: bool = False) -> Parsed:
 
 
 def _json_items(text: str) -> Iterable[Any] | None:
-    start = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
+    wanted = _ASKED_FOR.search(text)  # other lists of the object, such as thoughts, are no sub-queries
+    start = wanted.end() if wanted else min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
     if start < 0:
         return None
     try:

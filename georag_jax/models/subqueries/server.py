@@ -72,6 +72,7 @@ class ServerSubQueries:
 
     Attributes:
         last_report: a ``Report`` of the last call that returned; None before.
+        total_report: the sum over all calls that returned.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -113,6 +114,7 @@ class ServerSubQueries:
         # What the server was seen to refuse is not asked again.
         self._refused: set[str] = set()
         self.last_report: Report | None = None
+        self.total_report = Report()
 
     def subqueries(self, questions: Sequence[Question]) -> list[list[str]]:
         """The sub-queries of each question; the question itself where the model wrote nothing usable.
@@ -143,7 +145,7 @@ class ServerSubQueries:
         report = Report()
         for _, counts in results:
             report = report.plus(counts)
-        self.last_report = report
+        self.last_report, self.total_report = report, self.total_report.plus(report)
         level = logging.WARNING if report.fallbacks else logging.INFO
         _log.log(level, "sub-queries for %d questions: %s", len(questions), report)
         return [subqueries for subqueries, _ in results]
