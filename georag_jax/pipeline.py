@@ -11,7 +11,9 @@ from georag_jax._types import Encoder, Retriever, SubQuerySource
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Document, Question, Selection
 from georag_jax.retrieval.pool import fuse
+from georag_jax.retrieval.store import Index
 from georag_jax.selection import select
+from georag_jax.selection.batching import pad
 
 Pool = Literal["dense", "multi_query"]
 OWN_LIST = 20  # R_j of Eq. 7: entries of a sub-query's own list
@@ -170,12 +172,12 @@ class GeoRAG:
     def _select(self, asked: list[_Asked]) -> Selection:
         K, m = max(len(a.pool) for a in asked), max(len(a.texts) for a in asked)
         return select(
-            np.stack([_pad(self.retriever.embeddings(a.pool), (K, a.vector.shape[0]), 0) for a in asked]),
+            np.stack([pad(self.retriever.embeddings(a.pool), (K, a.vector.shape[0]), 0) for a in asked]),
             np.stack([a.vector for a in asked]),
-            np.stack([_pad(a.vectors, (m, a.vector.shape[0]), 0) for a in asked]),
-            affinity=np.stack([_pad(a.affinity, (m, K), 0) for a in asked]),
-            retrieved=np.stack([_pad(pool_numbers(a.own, a.pool, K), (m, OWN_LIST), -1) for a in asked]),
-            primary=np.stack([_pad(pool_numbers(a.primary, a.pool, K), (self.candidates,), -1) for a in asked]),
+            np.stack([pad(a.vectors, (m, a.vector.shape[0]), 0) for a in asked]),
+            affinity=np.stack([pad(a.affinity, (m, K), 0) for a in asked]),
+            retrieved=np.stack([pad(pool_numbers(a.own, a.pool, K), (m, OWN_LIST), -1) for a in asked]),
+            primary=np.stack([pad(pool_numbers(a.primary, a.pool, K), (self.candidates,), -1) for a in asked]),
             candidate_mask=np.stack([np.arange(K) < len(a.pool) for a in asked]),
             subquery_mask=np.stack([np.arange(m) < len(a.texts) for a in asked]),
             config=self.config,
@@ -232,9 +234,3 @@ def _redundancy(gram: np.ndarray) -> tuple[float, ...]:
     pairs = np.tril(gram, -1).sum(1).cumsum()
     count = np.arange(len(gram))
     return tuple((pairs / np.maximum(count * (count + 1) / 2, 1)).tolist())
-
-
-def _pad(array: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:
-    out = np.full(shape, fill, array.dtype)
-    out[tuple(slice(n) for n in array.shape)] = array
-    return out

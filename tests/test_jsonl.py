@@ -2,7 +2,7 @@
 
 import pytest
 
-from georag_jax._jsonl import read_records, string_list, text_field
+from georag_jax._jsonl import number_list, read_records, string_list, text_field
 
 
 def written(tmp_path, text):
@@ -41,3 +41,18 @@ def test_fields():
     assert string_list({"answers": ["a"]}, "answers", "here") == ("a",)
     with pytest.raises(ValueError, match='here: "answers": expected a list of strings'):
         string_list({"answers": "a"}, "answers", "here")
+
+
+@pytest.mark.parametrize("item", ["a \ud800 b", "\udc00"])
+def test_every_item_of_a_list_is_valid_unicode(item):
+    with pytest.raises(ValueError, match='here: "subqueries" is not valid Unicode'):
+        string_list({"subqueries": ["a b", item]}, "subqueries", "here")
+    assert string_list({"subqueries": ["a \U0001f600 b"]}, "subqueries", "here") == ("a \U0001f600 b",)
+
+
+def test_number_lists():
+    assert number_list({}, "coverage", "here") == ()
+    assert number_list({"coverage": [1, 0.5]}, "coverage", "here") == (1.0, 0.5)
+    for value in (None, 0.5, "0.5", ["0.5"], [None], [True], [float("nan")], [float("inf")], [10**400]):
+        with pytest.raises(ValueError, match='here: "coverage": expected a list of finite numbers'):
+            number_list({"coverage": value}, "coverage", "here")

@@ -199,12 +199,15 @@ def llm_line(counts: dict[str, int]) -> str:
 
     >>> from georag_jax.models.subqueries import Report
     >>> llm_line(Report(generated=9, duplicates=2, fallbacks=1)._asdict())
-    'answers of --llm: 9 sub-queries, of these dropped 2 (repeated) and 0 (surplus); unusable for 1 question'
+    'sub-queries by the model: 9, dropped 2 repeated, 0 malformed, 0 surplus; questions left without any: 1'
     """
-    questions = f"{counts['fallbacks']} question{'' if counts['fallbacks'] == 1 else 's'}"
+    dropped = ", ".join(
+        f"{counts[key]} {word}"
+        for key, word in (("duplicates", "repeated"), ("malformed", "malformed"), ("surplus", "surplus"))
+    )
     return (
-        f"answers of --llm: {counts['generated']} sub-queries, of these dropped {counts['duplicates']} (repeated) and "
-        f"{counts['surplus']} (surplus); unusable for {questions}"
+        f"sub-queries by the model: {counts['generated']}, dropped {dropped}; "
+        f"questions left without any: {counts['fallbacks']}"
     )
 
 

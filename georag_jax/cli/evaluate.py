@@ -15,8 +15,8 @@ import numpy as np
 
 from georag_jax import metrics
 from georag_jax._errors import require
-from georag_jax._jsonl import read_records, string_list
-from georag_jax.cli._shared import read_questions, table
+from georag_jax._jsonl import number_list, read_records, string_list
+from georag_jax.cli._shared import few, read_questions, table
 from georag_jax.documents import Question
 
 
@@ -24,14 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("picks", nargs="+", metavar="PICKS.jsonl", help="one file, or two to compare")
     parser.add_argument("--queries", required=True, metavar="Q.jsonl", help='questions with "gold_ids"')
+    parser.add_argument("--strict", action="store_true", help="fail where a question with gold_ids has no picks")
     parser.add_argument("--json", action="store_true", help="report as JSON")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-question values [n, k] of one picks file; NaN where the file does not say."""
+    """Per-question values [n, k] of one picks file; NaN where the file does not say.
+
+    Attributes:
+        ids: the n questions that have gold passages and picks.
+        without_gold: ids of the questions that cannot be scored.
+        without_picks: ids of the others that the file has no line for.
+    """
 
     ids: list[str]
+    without_gold: list[str]
+    without_picks: list[str]
     recall: np.ndarray
     cosine_recall: np.ndarray
     ceiling: np.ndarray
@@ -44,6 +53,9 @@ def run(options: argparse.Namespace) -> None:
     require(len(options.picks) <= 2, "PICKS.jsonl", "one file, or two to compare", len(options.picks))
     questions = {question.id: question for question in read_questions(options.queries)}
     scored = [score(path, questions) for path in options.picks]
+    for path, scores in zip(options.picks, scored, strict=True):
+        lacking = f"none for {few(scores.without_picks)}"
+        require(not (options.strict and scores.without_picks), path, "picks for every question (--strict)", lacking)
     reports = [summary(path, scores) for path, scores in zip(options.picks, scored, strict=True)]
     difference = compare(*scored) if len(scored) == 2 else None
     if options.json:
@@ -67,23 +79,28 @@ def score(path: str | Path, questions: dict[str, Question]) -> Scores:
         require(identifier in questions, line.where, "an id of the questions", repr(identifier))
         require("picks" in line.record, line.where, 'a list "picks"', "none")
         lists = {key: string_list(line.record, key, line.where) for key in ("picks", "cosine", "pool")}
-        rows.append((questions[identifier], lists, line.record))
-    require(any(question.gold_ids for question, _, _ in rows), str(path), "questions with gold passages", "none")
+        numbers = {key: number_list(line.record, key, line.where) for key in ("redundancy", "coverage")}
+        rows.append((questions[identifier], lists, numbers))
     rows = [row for row in rows if row[0].gold_ids]
+    require(bool(rows), str(path), "picks for questions with gold passages", "none")
+    ids = [question.id for question, _, _ in rows]
+    wanted = [question.id for question in questions.values() if question.gold_ids]
     k = max(max(len(lists["picks"]) for _, lists, _ in rows), 1)
     missing = np.full(k, np.nan)
     gold = lambda name: np.stack(
         [metrics.recall(lists[name], q.gold_ids, k) if lists[name] else missing for q, lists, _ in rows]
     )
     return Scores(
-        ids=[question.id for question, _, _ in rows],
+        ids=ids,
+        without_gold=[question.id for question in questions.values() if not question.gold_ids],
+        without_picks=sorted(set(wanted).difference(ids)),
         recall=np.stack([metrics.recall(lists["picks"], q.gold_ids, k) for q, lists, _ in rows]),
         cosine_recall=gold("cosine"),
         ceiling=np.stack(
             [metrics.recall_ceiling(lists["pool"], q.gold_ids, k) if lists["pool"] else missing for q, lists, _ in rows]
         ),
-        redundancy=np.stack([_padded(record.get("redundancy", []), k) for _, _, record in rows]),
-        coverage=np.stack([_padded(record.get("coverage", []), k) for _, _, record in rows]),
+        redundancy=np.stack([_padded(numbers["redundancy"], k) for _, _, numbers in rows]),
+        coverage=np.stack([_padded(numbers["coverage"], k) for _, _, numbers in rows]),
     )
 
 
@@ -105,7 +122,14 @@ def summary(path: str | Path, scores: Scores) -> dict[str, Any]:
         row: dict[str, Any] = {"k": j + 1, "all_gold_count": int(complete[:, j].sum())}
         row |= {name: _interval(values[:, j]) for name, values in columns.items()}
         prefixes.append(row)
-    return {"file": str(path), "questions": len(scores.ids), "prefixes": prefixes}
+    left_out = {"without_picks": len(scores.without_picks), "without_gold": len(scores.without_gold)}
+    return {
+        "file": str(path),
+        "questions": len(scores.ids),
+        "of": len(scores.ids) + sum(left_out.values()),
+        **left_out,
+        "prefixes": prefixes,
+    }
 
 
 def compare(first: Scores, second: Scores) -> dict[str, Any]:
@@ -157,7 +181,11 @@ def _page(report: dict[str, Any]) -> str:
         for row in report["prefixes"]
     ]
     note = "of: questions with all gold picked; cosine, ceiling: that share by cosine alone and at best from the pool"
-    return f"{report['file']}: {report['questions']} questions\n{table(header, rows)}\n{note}\n"
+    head = (
+        f"{report['file']}: {report['questions']} of {report['of']} questions; "
+        f"{report['without_picks']} have no picks, {report['without_gold']} no gold passages"
+    )
+    return f"{head}\n{table(header, rows)}\n{note}\n"
 
 
 def _difference_page(files: Sequence[str], difference: dict[str, Any]) -> str:

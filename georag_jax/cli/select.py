@@ -2,24 +2,35 @@
 
 Q.jsonl holds one {"id", "question"} a line, S.jsonl one {"id", "subqueries": [..]}; without S.jsonl and --llm the
 questions are decomposed without a model. Writes one {"id", "picks": [chunk ids in order], ..} a line. A run that was
-stopped goes on when it is started again with the same arguments.
+stopped goes on when it is started again with the same arguments. What --llm answered stays in
+PICKS.jsonl.subqueries.jsonl, so that no question is asked twice.
 """
 
 import argparse
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from georag_jax import __version__
 from georag_jax._errors import describe, require
-from georag_jax._jsonl import parse_object, read_lines
-from georag_jax.cli._shared import add_selection, open_pipeline, read_questions
+from georag_jax._jsonl import parse_object
+from georag_jax.cli._part import Part
+from georag_jax.cli._shared import (
+    add_selection,
+    few,
+    llm_counts,
+    llm_line,
+    open_pipeline,
+    read_questions,
+    subquery_source,
+)
 
 if TYPE_CHECKING:
+    from georag_jax._types import SubQuerySource
+    from georag_jax.documents import Question
     from georag_jax.pipeline import GeoRAG, Result
 
 
@@ -40,46 +51,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Selects for every question and says how many there were."""
+    require(options.subqueries is None or options.llm is None, "--subqueries, --llm", "one of them", "both")
+    require(not Path(options.out).is_dir(), "--out", "a file", f"the directory {options.out!r}")
+    questions = read_questions(options.queries)
+    cache = None if options.llm is None else f"{options.out}.subqueries.jsonl"
+    source = subquery_source(options, cache)
+    if options.subqueries is not None:
+        source, questions = _stored(options, questions)
+    pipeline = open_pipeline(options, source)
+    with Part(Path(f"{options.out}.part"), _settings(options, pipeline)) as part:
+        _work(pipeline, questions, part, cache)
+        flagged = _finish(part, Path(options.out), questions)
+    counts = llm_counts(source)
+    report = {"picks": options.out, "questions": len(questions), "flagged": flagged}
+    if counts is not None:
+        report["llm"] = {"answers": cache, **counts}
+    print(json.dumps(report, ensure_ascii=False) if options.json else "\n".join(_page(report)))
+
+
+def _stored(options: argparse.Namespace, questions: "list[Question]") -> "tuple[SubQuerySource, list[Question]]":
+    """The sub-queries of --subqueries, and the questions that they serve."""
+    from georag_jax.models.subqueries import FileSubQueries
+
+    source = FileSubQueries(options.subqueries)
+    missing = set(source.missing(questions))
+    expected = "sub-queries for every question (--skip-missing leaves out those without)"
+    require(options.skip_missing or not missing, options.subqueries, expected, f"none for {few(missing)}")
+    questions = [question for question in questions if question.id not in missing]
+    require(bool(questions), options.subqueries, "sub-queries for at least one question", "none")
+    return source, questions
+
+
+def _work(pipeline: "GeoRAG", questions: "list[Question]", part: Part, cache: str | None) -> None:
+    """Selects for the questions that the part has no record of, block by block."""
     from tqdm import tqdm
 
-    require(options.subqueries is None or options.llm is None, "--subqueries, --llm", "one of them", "both")
-    require(Path(options.index).is_dir(), "DIR", "an index directory", repr(options.index))
-    questions, source = read_questions(options.queries), None
-    if options.subqueries is not None:
-        from georag_jax.models.subqueries import FileSubQueries
+    from georag_jax.models.subqueries import ServerError
 
-        source = FileSubQueries(options.subqueries)
-        missing = set(source.missing(questions))
-        expected = "sub-queries for every question (--skip-missing leaves out those without)"
-        require(options.skip_missing or not missing, options.subqueries, expected, f"none for {_few(missing)}")
-        questions = [question for question in questions if question.id not in missing]
-        require(bool(questions), options.subqueries, "sub-queries for at least one question", "none")
-    pipeline = open_pipeline(options, source)
-    part = Path(f"{options.out}.part")
-    done = _take_up(part, _settings(options, pipeline))
-    left = [question for question in questions if question.id not in done]
-    with (
-        open(part, "a", encoding="utf-8") as file,
-        tqdm(total=len(questions), initial=len(done), unit=" questions", disable=None) as bar,
-    ):
-        for block in pipeline.stream(left):
-            for result in block:
-                file.write(json.dumps(record(result), ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-            bar.update(len(block))
-    flagged = _finish(part, Path(options.out), questions)
-    if options.json:
-        print(json.dumps({"picks": options.out, "questions": len(questions), "flagged": flagged}))
-    else:
-        print(f"{options.out}: {len(questions)} questions")
-        for message, count in flagged.items():
-            print(f"  {count} with the remark: {message}")
+    left = [question for question in questions if question.id not in part]
+    done = len(questions) - len(left)
+    with tqdm(total=len(questions), initial=done, unit=" questions", disable=None) as bar:
+        try:
+            for block in pipeline.stream(left):
+                part.add(record(result) for result in block)
+                bar.update(len(block))
+        except ServerError as error:
+            hint = f"the same command goes on where it stopped (what was answered is kept in {cache})"
+            raise ServerError(f"{error}; {hint}", error.status_code) from error
 
 
-def _few(ids: set[str]) -> str:
-    shown = sorted(ids)[:10]
-    return f"{len(ids)} of them: {', '.join(shown)}{', ..' if len(ids) > len(shown) else ''}"
+def _page(report: dict[str, Any]) -> list[str]:
+    lines = [f"{report['picks']}: {report['questions']} questions"]
+    lines += [f"  {count} with the remark: {message}" for message, count in report["flagged"].items()]
+    if "llm" in report:
+        lines += [f"  {llm_line(report['llm'])}", f"  the model's answers are kept in {report['llm']['answers']}"]
+    return lines
 
 
 def record(result: "Result") -> dict[str, Any]:
@@ -103,56 +129,30 @@ def _settings(options: argparse.Namespace, pipeline: "GeoRAG") -> dict[str, Any]
     files = {name: getattr(options, name) for name in ("queries", "subqueries") if getattr(options, name)}
     files["index"] = Path(options.index) / "index.json"
     return {
+        "version": __version__,
         "config": asdict(pipeline.config),
         "pool": pipeline.pool,
         "candidates": pipeline.candidates,
         "retriever": type(pipeline.retriever).__name__,
         "encoder": pipeline.encoder.fingerprint,
-        "llm": [options.llm, options.model],
+        "llm": [options.llm, options.model, getattr(options, "llm_n", None)],
         "skip_missing": options.skip_missing,
         "files": {name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for name, path in files.items()},
     }
 
 
-def _take_up(part: Path, settings: dict[str, Any]) -> set[str]:
-    """Ids that an earlier run with these settings has finished; otherwise starts the file afresh.
-
-    A line that was cut by the end of that run is dropped; the first line holds the settings.
-    """
-    whole: list[bytes] = []
-    if part.exists():
-        whole = [line for line in part.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    header = json.dumps({"settings": settings}, ensure_ascii=False).encode() + b"\n"
-    if whole and json.loads(whole[0]) != json.loads(header):
-        print(f"georag: {part} is of a run with other settings: starting afresh", file=sys.stderr)
-        whole = []
-    kept = whole or [header]
-    part.parent.mkdir(parents=True, exist_ok=True)
-    temporary = part.with_name(part.name + ".tmp")
-    temporary.write_bytes(b"".join(kept))
-    os.replace(temporary, part)
-    return {json.loads(line)["id"] for line in kept[1:]}
-
-
-def _finish(part: Path, out: Path, questions: list) -> dict[str, int]:
-    """Puts the lines in the order of the questions, atomically; returns how many carry which remark."""
-    lines = dict(_records(part))
+def _finish(part: Part, out: Path, questions: "list[Question]") -> dict[str, int]:
+    """Puts the records in the order of the questions, atomically; returns how many carry which remark."""
     temporary = out.with_name(out.name + ".tmp")
     flagged: dict[str, int] = {}
     with open(temporary, "wb") as file:
-        for question in questions:
-            file.write(lines[question.id])
-            status = parse_object(lines[question.id], str(part))["status"]
+        for line in part.lines(question.id for question in questions):
+            file.write(line)
+            status = parse_object(line, str(part.path))["status"]
             if status:
                 flagged[describe(status)] = flagged.get(describe(status), 0) + 1
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, out)
-    part.unlink()
+    part.remove()
     return flagged
-
-
-def _records(part: Path) -> Iterator[tuple[str, bytes]]:
-    for line, where, number in read_lines(part):
-        if number > 1:
-            yield parse_object(line, where)["id"], line

@@ -140,7 +140,7 @@ class DenseRetriever:
         Raises:
             ValueError: a number outside the corpus, such as the padding -1.
         """
-        wanted = checked_numbers(numbers, self.size).tolist()
+        wanted: list[int] = checked_numbers(numbers, self.size).tolist()
         if self._ids is None:
             return [self._documents[number].id for number in wanted]
         ids = self._ids()

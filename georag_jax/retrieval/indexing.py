@@ -39,7 +39,7 @@ def build_index(
     The whole file is checked before anything is embedded. Passages are embedded ``batch`` at a time and written at
     once; a build that was killed goes on behind the last finished batch when it is started again with the same corpus
     and encoder. With another corpus or encoder an unfinished index is begun afresh, and a finished one is left alone.
-    Of two builds in one directory at the same time the second is refused (not on Windows).
+    Of two builds in one directory at the same time the second is refused where files can be locked.
 
     Args:
         corpus_path: JSONL, one {"id", "title"?, "text", ...} a line.
@@ -77,6 +77,8 @@ def build_index(
                 _embed(out, job, done, encoder, batch, progress)
                 _store_words(out)
                 _finish(out, job)
+        # Whoever opened this file before it goes, and gets its lock after, finds the index finished.
+        (out / store.LOCK).unlink(missing_ok=True)
     return open_index(out, encoder)
 
 
@@ -167,5 +169,3 @@ def _finish(out: Path, job: dict[str, Any]) -> None:
     sizes = {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
     write_json(out / store.MANIFEST, job | {"files": sizes})
     (out / store.WORK).unlink()
-    # Whoever opened this file before it goes, and gets its lock after, finds the index finished.
-    (out / store.LOCK).unlink(missing_ok=True)

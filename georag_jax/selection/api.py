@@ -11,8 +11,7 @@ from georag_jax._errors import require
 from georag_jax.config import Quality, SelectConfig
 from georag_jax.documents import Selection
 from georag_jax.kernels import quality as quality_kernels
-from georag_jax.selection import batching
-from georag_jax.selection.inputs import Inputs, check
+from georag_jax.selection import batching, inputs
 from georag_jax.selection.program import Outcome, Problem, select_batch
 
 
@@ -69,28 +68,27 @@ def select(
     """
     config = SelectConfig() if config is None else config
     require(isinstance(config, SelectConfig), "config", "a SelectConfig", type(config).__name__)
-    given = check(
-        candidates,
-        query,
-        subqueries,
-        scores,
-        affinity,
-        retrieved,
-        primary,
-        weights,
-        candidate_mask,
-        subquery_mask,
-        config,
-    )
-    size, m = given.candidates.shape[1], given.subquery_mask.shape[1]
+    optional = {
+        "subqueries": subqueries,
+        "scores": scores,
+        "affinity": affinity,
+        "retrieved": retrieved,
+        "primary": primary,
+        "weights": weights,
+        "candidate_mask": candidate_mask,
+        "subquery_mask": subquery_mask,
+    }
+    given = inputs.read(candidates, query, optional, config)
+    count, size, _ = given.arrays.candidates.shape
+    m = given.arrays.subquery_mask.shape[1]
     if config.subqueries_kept is not None and m > config.subqueries_kept:
-        require(given.subqueries is not None, "subqueries", "vectors, for the max-min filter (subqueries_kept)", "None")
-    static = _static(config, m)
-    outcomes = []
-    for rows in batching.blocks(len(given.query), _bytes_each(size, config)):
-        outcome = jax.device_get(select_batch(_padded(given, rows), static))
-        outcomes.append(jax.tree.map(lambda x, n=rows.stop - rows.start: x[:n], outcome))
-    joined = Outcome._make(np.concatenate(parts) for parts in zip(*outcomes, strict=True))
+        has = given.arrays.subqueries is not None
+        require(has, "subqueries", "vectors, for the max-min filter (subqueries_kept)", "None")
+    static, parts = _static(config, m), list(batching.blocks(count, _bytes_each(size, config)))
+    for rows in parts[1:]:  # a wrong row is found before anything is computed, in bounded memory
+        inputs.block(given, rows)
+    outcomes = [_run(inputs.block(given, rows), static) for rows in parts]
+    joined = Outcome._make(np.concatenate(fields) for fields in zip(*outcomes, strict=True))
     joined = joined._replace(demand=joined.demand[:, :size], quality=joined.quality[:, :m])
     return Selection._make([*(joined if given.batched else (x[0] for x in joined)), None])
 
@@ -173,21 +171,23 @@ _AXES: dict[str, tuple[str, float]] = {
 }
 
 
-def _padded(given: Inputs, rows: slice) -> Problem:
-    """One block in its bucket. A padded query has no valid candidate and gives zeros."""
-    arrays = {name: array[rows] for name in _AXES if (array := getattr(given, name)) is not None}
+def _run(arrays: dict[str, np.ndarray], config: SelectConfig) -> Outcome:
+    """One block in its bucket, and back to its own size. A padded query has no valid candidate and gives zeros."""
     count, size, d = arrays["candidates"].shape
-    if given.subqueries is None and given.affinity is None:
-        arrays["subqueries"] = np.zeros((count, 0, d), given.candidates.dtype)
+    m = arrays["subquery_mask"].shape[1]
+    if "subqueries" not in arrays and "affinity" not in arrays:
+        arrays["subqueries"] = np.zeros((count, m, d), arrays["candidates"].dtype)
     sizes = {
         "B": batching.power_of_two(count),
         "K": batching.bucket(size),
-        "m": batching.bucket(given.subquery_mask.shape[1], 4),
-        "r": batching.bucket(0 if given.retrieved is None else given.retrieved.shape[2], 4),
+        "m": batching.bucket(m, 4),
+        "r": batching.bucket(arrays["retrieved"].shape[2] if "retrieved" in arrays else 0, 4),
         "d": d,
     }
     padded = {
         name: batching.pad(array, tuple(sizes[axis] for axis in _AXES[name][0]), _AXES[name][1])
         for name, array in arrays.items()
     }
-    return Problem._make(padded.get(name) for name in Problem._fields)
+    problem = Problem._make(padded.get(name) for name in Problem._fields)
+    outcome = jax.device_get(select_batch(problem, config))
+    return Outcome._make(field[:count] for field in outcome)

@@ -1,5 +1,6 @@
 """The gate through which every array enters: coerced, checked and named before anything is computed."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,8 +13,8 @@ from georag_jax.config import SelectConfig
 _SMALL = 1e-30  # float32 squares and products of smaller numbers vanish
 
 
-class Inputs(NamedTuple):
-    """Checked arrays with a batch axis; None where the caller gave nothing. ``batched``: whether he had the axis."""
+class Arrays(NamedTuple):
+    """Arguments of ``select`` with a batch axis; None where the caller gave nothing."""
 
     candidates: np.ndarray
     query: np.ndarray
@@ -23,64 +24,86 @@ class Inputs(NamedTuple):
     scores: np.ndarray | None
     affinity: np.ndarray | None
     retrieved: np.ndarray | None
-    in_primary: np.ndarray | None
+    primary: np.ndarray | None
     weights: np.ndarray | None
+
+
+class Inputs(NamedTuple):
+    """Arguments whose types and shapes are right; ``block`` checks their values.
+
+    ``batched``: whether the caller had the batch axis. ``dtype``: what the work is done in.
+    """
+
+    arrays: Arrays
+    center: np.ndarray | None
+    dtype: type
     batched: bool
 
 
-def check(
-    candidates: ArrayLike,
-    query: ArrayLike,
-    subqueries: ArrayLike | None,
-    scores: ArrayLike | None,
-    affinity: ArrayLike | None,
-    retrieved: ArrayLike | None,
-    primary: ArrayLike | None,
-    weights: ArrayLike | None,
-    candidate_mask: ArrayLike | None,
-    subquery_mask: ArrayLike | None,
-    config: SelectConfig,
+def read(
+    candidates: ArrayLike, query: ArrayLike, optional: dict[str, ArrayLike | None], config: SelectConfig
 ) -> Inputs:
-    """All arguments of ``select`` as arrays [B, ...]; ValueError names the argument and the row that is wrong."""
+    """Coerces the arguments of ``select`` without copying arrays; ValueError names what has the wrong type or shape."""
     pool = _numbers("candidates", candidates)
     require(pool.ndim in (2, 3), "candidates", "shape [K, d] or [B, K, d]", f"shape {pool.shape}")
-    batched = pool.ndim == 3
-    lead = pool.shape[:-2]
-    (K, d), dtype = pool.shape[-2:], _dtype(pool)
+    batched, lead, (K, d) = pool.ndim == 3, pool.shape[:-2], pool.shape[-2:]
     require(K > 0, "candidates", "at least one candidate", f"shape {pool.shape}")
     require(d > 0, "candidates", "vectors of at least one number", f"shape {pool.shape}")
-    valid = _mask("candidate_mask", candidate_mask, (*lead, K), batched)
-    for row in np.flatnonzero(~valid.any(1)):
-        raise ValueError(f"candidate_mask: expected at least one candidate, got none{_at(row, batched)}")
-
+    given, m = _subquery_axis(optional["subqueries"], optional["affinity"], lead)
     center = None if config.center is None else np.asarray(config.center, np.float64)
     if center is not None:
         require(len(center) == d, "center", f"width {d}, as the candidates", len(center))
-    vectors = lambda name, x, shape, mask: _vectors(name, x, shape, mask, center, dtype, batched)
-    given, m = _subquery_axis(subqueries, affinity, lead)
-    asked = _mask("subquery_mask", subquery_mask, (*lead, m), batched)
-    similarity = _optional("affinity", affinity, (*lead, m, K), dtype, batched, asked[..., None] & valid[:, None])
-    if similarity is not None:
-        outside = (similarity < 0) | (similarity > 1 + 1e-5)
-        _refuse("affinity", "similarities in 0..1", _first(similarity, outside), outside, batched)
-    weight = _optional("weights", weights, (*lead, m), dtype, batched, asked)
-    if weight is not None:
-        _refuse("weights", "numbers >= 0", _first(weight, weight < 0), weight < 0, batched)
-        weight = weight / np.maximum(weight.max(1, keepdims=True, initial=0), np.finfo(dtype).tiny)  # no sum overflows
-    lists, member = _lists(retrieved, primary, lead, m, valid, batched)
-    return Inputs(
-        candidates=vectors("candidates", pool, pool.shape, valid),
-        query=vectors("query", query, (*lead, d), np.ones(valid.shape[:1], bool)),
-        candidate_mask=valid,
-        subquery_mask=asked,
-        subqueries=None if given is None else vectors("subqueries", given, (*lead, m, d), asked),
-        scores=_optional("scores", scores, (*lead, K), dtype, batched, valid),
-        affinity=similarity,
-        retrieved=lists,
-        in_primary=member,
-        weights=weight,
-        batched=batched,
+    retrieved, primary = _lists(optional["retrieved"], optional["primary"], lead, m)
+    shaped = lambda name, *shape: (
+        None if (x := optional[name]) is None else _shaped(name, _numbers(name, x), (*lead, *shape))
     )
+    arrays = Arrays(
+        candidates=pool,
+        query=_shaped("query", _numbers("query", query), (*lead, d)),
+        candidate_mask=_mask("candidate_mask", optional["candidate_mask"], (*lead, K)),
+        subquery_mask=_mask("subquery_mask", optional["subquery_mask"], (*lead, m)),
+        subqueries=None if given is None else _shaped("subqueries", given, (*lead, m, d)),
+        scores=shaped("scores", K),
+        affinity=shaped("affinity", m, K),
+        retrieved=retrieved,
+        primary=primary,
+        weights=shaped("weights", m),
+    )
+    if not batched:
+        arrays = Arrays._make(None if array is None else array[None] for array in arrays)
+    return Inputs(arrays, center, _dtype(pool), batched)
+
+
+def block(inputs: Inputs, rows: slice) -> dict[str, np.ndarray]:
+    """Some queries' arrays as the program takes them, by its names; ValueError names argument, row and query.
+
+    What a mask leaves out becomes 0 or False. Memory and time are in proportion to the rows.
+    """
+    a = Arrays._make(None if array is None else array[rows] for array in inputs.arrays)
+    where = _Where(rows.start, inputs.batched)
+    where.refuse("candidate_mask", "at least one candidate", "none", ~a.candidate_mask.any(1))
+    vectors = partial(_vectors, center=inputs.center, dtype=inputs.dtype, where=where)
+    values = partial(_values, dtype=inputs.dtype, where=where)
+    out = {
+        "candidates": vectors("candidates", a.candidates, a.candidate_mask),
+        "query": vectors("query", a.query, np.ones(len(a.query), bool)),
+        "candidate_mask": a.candidate_mask,
+        "subquery_mask": a.subquery_mask,
+    }
+    if a.subqueries is not None:
+        out["subqueries"] = vectors("subqueries", a.subqueries, a.subquery_mask)
+    if a.scores is not None:
+        out["scores"] = values("scores", a.scores, a.candidate_mask)
+    if a.affinity is not None:
+        known = a.subquery_mask[..., None] & a.candidate_mask[:, None]
+        out["affinity"] = values("affinity", a.affinity, known, high=1 + 1e-5, expected="similarities in 0..1")
+    if a.weights is not None:
+        weights = values("weights", a.weights, a.subquery_mask, high=np.inf, expected="numbers >= 0")
+        out["weights"] = weights / np.maximum(weights.max(1, keepdims=True, initial=0), _SMALL)  # no sum overflows
+    if a.retrieved is not None:
+        out["retrieved"] = a.retrieved
+        out["in_primary"] = _in_primary(a.retrieved, a.primary, a.candidate_mask)
+    return out
 
 
 def _array(name: str, values: ArrayLike) -> np.ndarray:
@@ -103,11 +126,15 @@ def _dtype(pool: np.ndarray) -> type:
     return np.float64 if wide else np.float32
 
 
-def _mask(name: str, mask: ArrayLike | None, shape: tuple, batched: bool) -> np.ndarray:
+def _mask(name: str, mask: ArrayLike | None, shape: tuple) -> np.ndarray:
     array = np.ones(shape, bool) if mask is None else _array(name, mask)
     require(array.dtype == bool, name, "an array of bool", f"dtype {array.dtype}")
+    return _shaped(name, array, shape)
+
+
+def _shaped(name: str, array: np.ndarray, shape: tuple) -> np.ndarray:
     require(array.shape == shape, name, f"shape {list(shape)}", f"shape {list(array.shape)}")
-    return array if batched else array[None]
+    return array
 
 
 def _subquery_axis(subqueries, affinity, lead: tuple) -> tuple[np.ndarray | None, int]:
@@ -122,77 +149,83 @@ def _subquery_axis(subqueries, affinity, lead: tuple) -> tuple[np.ndarray | None
     return None, np.shape(affinity)[-2] if np.ndim(affinity) >= 2 else 0
 
 
-def _vectors(name, values, shape, mask, center, dtype, batched) -> np.ndarray:
-    """Finite, non-zero rows where the mask holds, zeros elsewhere; float64 is scaled so that float32 can hold it."""
-    array = _numbers(name, values)
-    require(array.shape == shape, name, f"shape {list(shape)}", f"shape {list(array.shape)}")
-    array = array if batched else array[None]
-    _refuse(name, "finite numbers", "NaN or infinity", ~np.isfinite(array).all(-1) & mask, batched)
-    whole = bool(mask.all())
-    array = array if whole else np.where(mask[..., None], array, 0)
+class _Where(NamedTuple):
+    """Where a block stands in the batch, for messages."""
+
+    start: int
+    batched: bool
+
+    def refuse(self, name: str, expected: str, got: str, wrong: np.ndarray | np.bool_) -> None:
+        """Raises for the first wrong row; ``wrong`` has the batch axis first."""
+        if wrong.any():
+            query, *rows = np.argwhere(wrong)[0].tolist()
+            row = f" at row {', '.join(map(str, rows))}" if rows else ""
+            of = f" of query {self.start + query}" if self.batched else ""
+            raise ValueError(f"{name}: expected {expected}, got {got}{row}{of}")
+
+
+def _vectors(name: str, array: np.ndarray, mask: np.ndarray, *, center, dtype, where: _Where) -> np.ndarray:
+    """Finite, non-zero rows where the mask holds, zeros elsewhere; scaled where the dtype could not hold them."""
+    where.refuse(name, "finite numbers", "NaN or infinity", ~np.isfinite(array).all(-1) & mask)
+    array = array if mask.all() else np.where(mask[..., None], array, 0)
     if center is not None:
         array = np.where(mask[..., None], array - center, 0)
     size = np.abs(array).max(-1)
     what = "a zero vector" if center is None else "a vector equal to the center"
-    _refuse(name, "vectors with a direction", what, (size == 0) & mask, batched)
+    where.refuse(name, "vectors with a direction", what, (size == 0) & mask)
     wide = array.dtype.itemsize > np.dtype(dtype).itemsize or array.dtype.kind != "f"
     if wide or bool((mask & (size < _SMALL)).any()):  # what the device would overflow, round or flush to zero
         array = array / np.where(size > 0, size, 1)[..., None].astype(np.float64)
     return array.astype(dtype, copy=False)
 
 
-def _optional(name, values, shape, dtype, batched, mask) -> np.ndarray | None:
-    if values is None:
-        return None
-    array = _numbers(name, values)
-    require(array.shape == shape, name, f"shape {list(shape)}", f"shape {list(array.shape)}")
-    array = np.where(mask, array if batched else array[None], 0)
+def _values(
+    name: str, array, mask, *, dtype, where: _Where, high: float | None = None, expected: str = ""
+) -> np.ndarray:
+    """Finite numbers where the mask holds, 0 elsewhere; with ``high``, within 0 to it."""
+    array = np.where(mask, array, 0)
     with np.errstate(over="ignore"):  # what float32 cannot hold is refused as infinity
         array = array.astype(dtype)
-    _refuse(name, "finite numbers", "NaN or infinity", ~np.isfinite(array), batched)
+    where.refuse(name, "finite numbers", "NaN or infinity", ~np.isfinite(array))
+    if high is not None:
+        outside = (array < 0) | (array > high)
+        where.refuse(name, expected, f"{array[outside][0]:.6g}" if outside.any() else "", outside)
     return array
 
 
-def _lists(retrieved, primary, lead, m, valid, batched) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Numbers of each sub-query's own list, and which of them are in the query's own top-K (default: the pool)."""
+def _lists(retrieved, primary, lead: tuple, m: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Numbers of each sub-query's own list [.., m, r] and of the query's own top-K [.., P]."""
     if retrieved is None or (m == 0 and np.size(retrieved) == 0):
         require(retrieved is not None or primary is None, "primary", "None, as `retrieved` is None", "numbers")
         return None, None
-    lists = _integers("retrieved", retrieved, batched)
-    shape = (*valid.shape[:1], m)
+    lists = _integers("retrieved", retrieved)
+    shape = (*lead, m)
+    wanted = f"shape {[*shape, 'r']}"
     require(
-        lists.ndim == 3 and lists.shape[:2] == shape, "retrieved", f"shape {[*lead, m, 'r']}", f"{np.shape(retrieved)}"
+        lists.ndim == len(shape) + 1 and lists.shape[:-1] == shape, "retrieved", wanted, f"shape {list(lists.shape)}"
     )
+    if primary is None:
+        return lists, None
+    own = _integers("primary", primary)
+    wanted = f"shape {[*lead, 'P']}"
+    require(own.ndim == len(lead) + 1 and own.shape[:-1] == lead, "primary", wanted, f"shape {list(own.shape)}")
+    return lists, own
+
+
+def _in_primary(lists: np.ndarray, primary: np.ndarray | None, valid: np.ndarray) -> np.ndarray:
+    """Which entries [B, m, r] are in the query's own top-K; default: in the pool."""
     if primary is None:
         inside = (lists >= 0) & (lists < valid.shape[1])
         rows = np.arange(len(lists))[:, None, None]
-        return lists, inside & valid[rows, np.where(inside, lists, 0)]
-    own = _integers("primary", primary, batched)
-    require(own.ndim == 2 and len(own) == len(lists), "primary", f"shape {[*lead, 'P']}", str(np.shape(primary)))
-    member = [np.isin(numbers, row[row >= 0]) for numbers, row in zip(lists, own, strict=True)]
-    return lists, np.stack(member) if member else np.zeros(lists.shape, bool)
+        return inside & valid[rows, np.where(inside, lists, 0)]
+    member = [np.isin(numbers, row[row >= 0]) for numbers, row in zip(lists, primary, strict=True)]
+    return np.stack(member) if member else np.zeros(lists.shape, bool)
 
 
-def _integers(name: str, values: ArrayLike, batched: bool) -> np.ndarray:
+def _integers(name: str, values: ArrayLike) -> np.ndarray:
     array = _array(name, values)
     require(array.dtype.kind in "iu" or array.size == 0, name, "integers", f"dtype {array.dtype}")
-    array = (array if batched else array[None]).astype(np.int64)
-    require(bool((array >= -1).all()), name, "numbers >= 0, or -1 for padding", str(array.min(initial=0)))
-    require(bool((array < 2**31).all()), name, "numbers below 2^31", str(array.max(initial=0)))
+    array = array.astype(np.int64)
+    require((array >= -1).all(), name, "numbers >= 0, or -1 for padding", array.min(initial=0))
+    require((array < 2**31).all(), name, "numbers below 2^31", array.max(initial=0))
     return array.astype(np.int32)
-
-
-def _refuse(name: str, expected: str, got: str, wrong: np.ndarray, batched: bool) -> None:
-    """Raises for the first wrong row; ``wrong`` has the batch axis first."""
-    if wrong.any():
-        where = np.argwhere(wrong)[0]
-        row = "" if len(where) == 1 else f" at row {', '.join(str(i) for i in where[1:])}"
-        raise ValueError(f"{name}: expected {expected}, got {got}{row}{_at(where[0], batched)}")
-
-
-def _first(values: np.ndarray, wrong: np.ndarray) -> str:
-    return f"{values[wrong][0]:.6g}" if wrong.any() else ""
-
-
-def _at(query: int | np.integer, batched: bool) -> str:
-    return f" of query {query}" if batched else ""

@@ -1,11 +1,15 @@
 """A small corpus on disk, with a tiny random encoder: the command line runs its real code on it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from georag_jax.cli import main
+
+sys.path.append(str(Path(__file__).parents[1] / "models" / "subqueries"))
+from fake_server import FakeServer  # noqa: E402 (it lies beside the tests of the server's client)
 
 ENCODER = str(Path(__file__).parents[1] / "models" / "data" / "tiny")
 TOPICS = ["river", "bridge", "opera", "novel", "canal", "mountain", "painter", "engine"]
@@ -41,6 +45,14 @@ def folder(tmp_path_factory):
     )
     assert main(["index", str(home / "corpus.jsonl"), "--out", str(home / "index"), "--encoder", ENCODER]) == 0
     return home
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    fake = FakeServer()
+    yield fake
+    fake.close()
 
 
 @pytest.fixture

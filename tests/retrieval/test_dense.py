@@ -103,6 +103,36 @@ def test_embeddings_and_documents_by_number(retriever, vectors, documents):
             retriever.documents(numbers)
 
 
+def test_ids_by_number(retriever, vectors, documents):
+    assert retriever.ids(np.array([5, 2, 5])) == [documents[5].id, documents[2].id, documents[5].id]
+    assert retriever.ids([]) == []
+    for numbers in ([-1], [120], [0.5]):
+        with pytest.raises(ValueError, match="^numbers: expected"):
+            retriever.ids(numbers)
+    asked = []
+    given = DenseRetriever(vectors, documents, lambda: asked.append(1) or [f"given {i}" for i in range(120)])
+    assert not asked
+    assert given.ids([3, 0]) == ["given 3", "given 0"]
+
+
+def test_similarity_is_the_score_of_search_to_the_bit():
+    """Equal chunks, scattered, stay equal, whatever chunks and queries share the call."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((6000, 384)).astype(np.float32)
+    equal = rng.choice(6000, 50, replace=False)
+    rows[equal] = rows[equal[0]]
+    retriever = DenseRetriever(rows, [Document(str(i), "x") for i in range(6000)])
+    query = rows[equal[:1]] + rng.standard_normal((3, 384)).astype(np.float32)
+    hits = retriever.search(["?"] * 3, query, 203)
+    for numbers in (np.arange(6000), rng.permutation(6000), equal, equal[:1]):
+        similarity = retriever.similarity(["?"] * 3, query, numbers)
+        assert (np.ptp(similarity[:, np.isin(numbers, equal)], axis=1) == 0).all()
+        assert (similarity[:1] == retriever.similarity(["?"], query[:1], numbers)).all()
+    for i, numbers in enumerate(hits.numbers):
+        similarity = retriever.similarity(["?"] * 3, query, numbers)
+        assert (similarity[i] == np.clip(hits.scores[i], 0, 1)).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_rows_of_any_length_and_type_become_unit(dtype):
     given = np.array([[3, 4], [0, 0], [0, 2]], dtype)

@@ -46,6 +46,15 @@ def test_similarity_is_the_clipped_score(parts, vectors, queries):
     assert similarity.dtype == np.float32
 
 
+def test_similarity_is_the_score_of_search_to_the_bit(parts, queries):
+    hybrid = HybridRetriever(*parts)
+    hits = hybrid.search(TEXTS, queries, 120)
+    for i, numbers in enumerate(hits.numbers):
+        for text, vector in ((TEXTS, queries), (TEXTS[i : i + 1], queries[i : i + 1])):
+            similarity = hybrid.similarity(text, vector, numbers)[i if len(text) > 1 else 0]
+            assert (similarity == np.clip(hits.scores[i], 0, 1)).all()
+
+
 def test_is_a_retriever_and_shows_its_parts(parts, vectors, documents):
     hybrid = HybridRetriever(*parts)
     assert isinstance(hybrid, Retriever)
@@ -54,6 +63,7 @@ def test_is_a_retriever_and_shows_its_parts(parts, vectors, documents):
     assert hybrid.size == 120
     assert (hybrid.embeddings([4, 2]) == vectors[[4, 2]]).all()
     assert hybrid.documents([4, 2]) == [documents[4], documents[2]]
+    assert hybrid.ids([4, 2]) == ["p4", "p2"]
 
 
 @pytest.mark.parametrize("count", [1, 50])

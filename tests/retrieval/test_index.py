@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from georag_jax._errors import MissingExtraError
-from georag_jax.retrieval import DenseRetriever, HybridRetriever, LexicalRetriever, build_index, open_index
+from georag_jax.retrieval import DenseRetriever, HybridRetriever, LexicalRetriever, build_index, open_index, passages
 
 
 @pytest.fixture
@@ -39,6 +39,17 @@ def test_an_index_is_what_the_parts_are_in_memory(tmp_path, built, encoder):
             assert (found == expected).all()
         assert stored.documents([3])[0].id == "p3"
     assert (index.dense.embeddings(np.arange(50)) == dense.embeddings(np.arange(50))).all()
+
+
+@pytest.mark.parametrize("name", ["dense", "hybrid"])
+def test_ids_come_without_reading_passages(tmp_path, built, monkeypatch, name):
+    index = open_index(tmp_path / "index")
+    retriever = getattr(index, name)
+    assert "ids" not in vars(index)  # not loaded before they are asked for
+    monkeypatch.setattr(passages, "parse_passage", None)
+    assert retriever.ids(np.array([7, 0, 49])) == ["p7", "p0", "p49"]
+    with pytest.raises(ValueError, match="^numbers: expected"):
+        retriever.ids([50])
 
 
 def test_what_is_embedded_and_how_much_at_a_time(tmp_path, corpus, encoder):

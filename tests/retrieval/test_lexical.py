@@ -3,13 +3,15 @@ import math
 import re
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 from georag_jax._errors import MissingExtraError
 from georag_jax.documents import Document
-from georag_jax.retrieval import LexicalRetriever
+from georag_jax.retrieval import LexicalRetriever, lexical
+from georag_jax.retrieval.lexical import bm25s_module
 
 
 @pytest.fixture
@@ -59,6 +61,58 @@ def test_similarity_is_the_share_of_the_best(retriever):
     everything = retriever.similarity(QUERIES, None, np.arange(120))
     assert (everything.max(1) == 1).all()
     assert everything.min() >= 0
+
+
+@pytest.mark.parametrize("searched", [False, True])
+@pytest.mark.parametrize("kept", [0, 2, 100])
+def test_similarity_is_the_cells_of_the_rows_to_the_bit(monkeypatch, tmp_path, retriever, documents, searched, kept):
+    monkeypatch.setattr(lexical, "_KEPT", kept)
+    retriever.save(tmp_path / "words")
+    loaded = LexicalRetriever.load(tmp_path / "words", documents)
+    rows = retriever.relative_rows([*QUERIES, "the", QUERIES[0]])
+    numbers = np.array([119, 4, 0, 4, 77, *range(120)])
+    if searched:
+        loaded.relative_rows(QUERIES)
+    for _ in range(2):
+        similarity = loaded.similarity([*QUERIES, "the", QUERIES[0]], None, numbers)
+        assert similarity.dtype == np.float32
+        assert (similarity == rows[:, numbers]).all()
+
+
+def test_the_corpus_is_gone_through_once_for_search_and_similarity(monkeypatch, retriever):
+    passes, real = [], retriever.scores
+    monkeypatch.setattr(retriever, "scores", lambda texts: passes.extend(texts) or real(texts))
+    retriever.relative_rows(QUERIES)
+    retriever.similarity([*QUERIES, "pear", "pear"], None, np.arange(5))
+    retriever.similarity(["pear", QUERIES[1]], None, np.arange(7))
+    assert passes == [*QUERIES, "pear"]
+
+
+def test_only_the_newest_best_scores_are_kept(monkeypatch, retriever):
+    monkeypatch.setattr(lexical, "_KEPT", 2)
+    retriever.relative_rows(["red", "pear"])
+    retriever.relative_rows(["red"])
+    retriever.relative_rows(["apple"])
+    assert list(retriever._best) == ["red", "apple"]
+
+
+def test_threads_may_share_it(monkeypatch, retriever):
+    monkeypatch.setattr(lexical, "_KEPT", 3)
+    texts, wrong = [f"{word} {i}" for i in range(9) for word in ("red", "river", "title")], []
+    expected = retriever.relative_rows(texts)
+
+    def work(start):
+        for i in [*range(start, len(texts)), *range(start)] * 3:
+            retriever.relative_rows(texts[i : i + 2])
+            found = retriever.similarity(texts[i : i + 3], None, np.arange(120))
+            wrong.extend(texts[i] for _ in range(1) if (found != expected[i : i + 3]).any())
+
+    threads = [threading.Thread(target=work, args=(7 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @pytest.mark.parametrize("query", ["the of and", "", "?!", "zzzz qqqq", "a", "\u200b"])
@@ -112,6 +166,13 @@ def test_saved_and_loaded_it_scores_the_same(tmp_path, retriever, documents):
     assert (loaded.scores(QUERIES) == retriever.scores(QUERIES)).all()
     with pytest.raises(ValueError, match="^index: expected one of 119 documents, got 120"):
         LexicalRetriever.load(tmp_path / "words", documents[1:])
+
+
+def test_an_index_of_another_form_of_bm25_is_refused(documents):
+    index = bm25s_module().BM25(method="bm25+")
+    index.index([["red"]] * 120, show_progress=False)
+    with pytest.raises(ValueError, match=r"^index: expected BM25 in Lucene's form, got bm25\+"):
+        LexicalRetriever(documents, index)
 
 
 def test_bad_input_is_named(retriever):

@@ -46,6 +46,7 @@ def test_a_changed_result_does_not_change_the_source(tmp_path):
         '{"id": "b", "subqueries": ["x", 2]}',
         '{"id": "b", "subqueries": ["x", ""]}',
         '{"id": "b", "subqueries": [" "]}',
+        '{"id": "b", "subqueries": ["a \\ud800 b"]}',
     ],
 )
 def test_malformed_line_is_named_with_file_and_number(tmp_path, line):

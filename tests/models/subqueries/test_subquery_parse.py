@@ -58,6 +58,31 @@ def test_hostile_json():
     assert parse(r'["half \ud83d", "whole \ud83d\ude00"]') == Parsed(["whole 😀"], 1)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        json.dumps({"thought": ["I wonder", "what it is"], "subquestions": TWO}),
+        json.dumps({"subquestions": TWO, "thought": ["I wonder"]}),
+        json.dumps({"answer": {"notes": ["I wonder"], "subquestions": TWO}}),
+        json.dumps({"thought": ["I wonder"], "subquestions": TWO})[:-1],
+        "Steps [one, two]: " + json.dumps({"subquestions": TWO}, indent=1),
+    ],
+)
+def test_the_list_that_was_asked_for_comes_before_others(answer):
+    assert parse(answer) == Parsed(TWO, 0)
+
+
+def test_the_list_that_was_asked_for_may_be_cut():
+    answer = json.dumps({"thought": ["I wonder"], "subquestions": [*TWO, "cut off"]})[:-6]
+    assert parse(answer, cut=True) == Parsed(TWO, 1)
+
+
+def test_the_schema_names_that_list():
+    from georag_jax.models.subqueries.prompt import RESPONSE_FORMAT
+
+    assert RESPONSE_FORMAT["json_schema"]["schema"]["required"] == ["subquestions"]
+
+
 def test_a_year_at_the_start_of_a_line_is_not_a_number_of_the_list():
     assert parse("1998. World Cup\n1998 World Cup winner").subqueries == ["1998. World Cup", "1998 World Cup winner"]
 
