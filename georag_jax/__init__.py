@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from georag_jax._errors import Status as Status
     from georag_jax._errors import StopReason as StopReason
     from georag_jax._errors import describe as describe
+    from georag_jax._types import Encoder as Encoder
+    from georag_jax._types import Hits as Hits
+    from georag_jax._types import Retriever as Retriever
+    from georag_jax._types import SubQuerySource as SubQuerySource
     from georag_jax.config import SelectConfig as SelectConfig
     from georag_jax.documents import Document as Document
     from georag_jax.documents import Question as Question
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 __version__ = version("georag-jax")
 
 _HOMES = {
+    "Encoder": "_types",
+    "Hits": "_types",
+    "Retriever": "_types",
+    "SubQuerySource": "_types",
     "MissingExtraError": "_errors",
     "Status": "_errors",
     "StopReason": "_errors",

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from georag_jax._errors import require
+from georag_jax._errors import Status, require
 from georag_jax._types import Encoder, Retriever, SubQuerySource
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Document, Question, Selection
@@ -16,6 +16,8 @@ from georag_jax.selection import select
 from georag_jax.selection.batching import pad
 
 Pool = Literal["dense", "multi_query"]
+Similarity = Literal["dense", "hybrid"]
+Preset = Literal["default", "paper"]
 OWN_LIST = 20  # R_j of Eq. 7: entries of a sub-query's own list
 BLOCK = 64  # questions that are worked on together
 
@@ -120,6 +122,41 @@ class GeoRAG:
         self.config = SelectConfig() if config is None else config
         self.pool, self.candidates = pool, candidates
 
+    @classmethod
+    def over_index(
+        cls,
+        index: Index,
+        encoder: Encoder,
+        subqueries: SubQuerySource,
+        *,
+        preset: Preset = "default",
+        config: SelectConfig | None = None,
+        pool: Pool | None = None,
+        similarity: Similarity | None = None,
+        candidates: int = 200,
+    ) -> "GeoRAG":
+        """The pipeline over an index on disk, with the pool and the similarity that belong to a preset.
+
+        Args:
+            index: from ``retrieval.open_index``.
+            encoder: the one that made the index.
+            subqueries: a source of sub-queries.
+            preset: "default": the multi-query pool on the hybrid similarity; "paper": the dense one on cosine.
+            config: of the selector; default: the preset's.
+            pool: instead of the preset's.
+            similarity: "dense" (cosine) or "hybrid" (cosine and BM25), instead of the preset's.
+            candidates: K, the size of the pool, >= 1.
+
+        Raises:
+            ValueError: an unknown preset, pool or similarity, or K < 1.
+        """
+        config = SelectConfig.preset(preset) if config is None else config
+        pool = pool or ("dense" if preset == "paper" else "multi_query")
+        similarity = similarity or ("dense" if preset == "paper" else "hybrid")
+        require(similarity in get_args(Similarity), "similarity", f"one of {list(get_args(Similarity))}", similarity)
+        retriever = index.hybrid if similarity == "hybrid" else index.dense
+        return cls(retriever, encoder, subqueries, config=config, pool=pool, candidates=candidates)
+
     def ask(self, question: str) -> Result:
         """The result of one question."""
         return self.run([Question(id="question", text=question)])[0]
@@ -138,7 +175,9 @@ class GeoRAG:
             require(bool(question.text.strip()), "questions", "text", f"a blank question with id {question.id!r}")
         for start in range(0, len(questions), BLOCK):
             asked = self._retrieve(questions[start : start + BLOCK])
-            yield self._describe(asked, self._select(asked))
+            found = [one for one in asked if len(one.pool)]
+            results = iter(self._describe(found, self._select(found)) if found else [])
+            yield [next(results) if len(one.pool) else _nothing_found(one) for one in asked]
 
     def _retrieve(self, questions: Sequence[Question]) -> list[_Asked]:
         written = self.subqueries.subqueries(questions)
@@ -164,10 +203,15 @@ class GeoRAG:
                 primary=primary[i],
                 own=own[part],
                 pool=pools[i],
-                affinity=self.retriever.similarity(texts[part], mine[part], pools[i]),
+                affinity=self._affinity(texts[part], mine[part], pools[i]),
             )
             for i, (question, part) in enumerate(zip(questions, rows, strict=True))
         ]
+
+    def _affinity(self, texts: list[str], vectors: np.ndarray, pool: np.ndarray) -> np.ndarray:
+        if not texts or not len(pool):
+            return np.zeros((len(texts), len(pool)), np.float32)
+        return self.retriever.similarity(texts, vectors, pool)
 
     def _select(self, asked: list[_Asked]) -> Selection:
         K, m = max(len(a.pool) for a in asked), max(len(a.texts) for a in asked)
@@ -215,7 +259,7 @@ class GeoRAG:
             subqueries=tuple(SubQuery(t, float(w)) for t, w in zip(asked.texts, weights, strict=True)),
             coverage=tuple(chosen.coverage[: len(indices)].tolist()),
             redundancy=_redundancy(to_picks[indices]),
-            pool_ids=tuple(d.id for d in self.retriever.documents(asked.pool.tolist())),
+            pool_ids=tuple(self.retriever.ids(asked.pool.tolist())),
             cosine=tuple(self.retriever.documents(nearest.tolist())),
             status=int(chosen.status),
             marginal_error=float(chosen.marginal_error),
@@ -227,6 +271,21 @@ def pool_numbers(numbers: np.ndarray, pool: np.ndarray, size: int) -> np.ndarray
     order = np.argsort(pool)
     at = order[np.minimum(np.searchsorted(pool, numbers, sorter=order), len(pool) - 1)]
     return np.where(numbers < 0, -1, np.where(pool[at] == numbers, at, size + numbers))
+
+
+def _nothing_found(asked: _Asked) -> Result:
+    """The result where the retriever gave no chunk."""
+    return Result(
+        question=asked.question,
+        picks=(),
+        subqueries=tuple(SubQuery(text, 0.0) for text in asked.texts),
+        coverage=(),
+        redundancy=(),
+        pool_ids=(),
+        cosine=(),
+        status=int(Status.POOL_EXHAUSTED),
+        marginal_error=0.0,
+    )
 
 
 def _redundancy(gram: np.ndarray) -> tuple[float, ...]:

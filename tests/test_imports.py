@@ -13,7 +13,7 @@ import georag_jax
 ROOT = Path(georag_jax.__file__).parent
 GROUND = {"_types", "_errors", "config", "documents"}
 ALLOWED = {  # room: the rooms that it may import besides itself; a new room has to be entered here
-    "__init__": {"_errors", "config", "documents", "selection", "pipeline"},
+    "__init__": {"_errors", "_types", "config", "documents", "selection", "pipeline"},
     "_errors": set(),
     "documents": set(),
     "config": {"_errors"},

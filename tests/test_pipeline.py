@@ -1,11 +1,13 @@
 """The text pipeline over small real parts: what it hands to the selector, and what it says of the picks."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from georag_jax._errors import describe
+from georag_jax.cli.select import record
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Document, Question
 from georag_jax.pipeline import GeoRAG, _redundancy, pool_numbers
@@ -157,9 +159,46 @@ def test_redundancy_is_the_mean_of_the_pairs():
 
 
 def test_results_can_be_written_as_json(hybrid):
-    from georag_jax.cli.select import record
-
     result = GeoRAG(hybrid, WordEncoder(), Given(q=SIDES), config=SelectConfig(k=2)).run([QUESTION])[0]
     again = json.loads(json.dumps(record(result)))
     assert again["id"] == "q"
     assert len(again["picks"]) == len(again["gains"]) == len(again["coverage"]) == 2
+
+
+class Silent:
+    """A retriever that finds nothing for some questions."""
+
+    def __init__(self, retriever, word):
+        self.retriever, self.word = retriever, word
+
+    def __getattr__(self, name):
+        return getattr(self.retriever, name)
+
+    def search(self, texts, vectors, k):
+        hits = self.retriever.search(texts, vectors, k)
+        silent = [self.word in text for text in texts]
+        hits.numbers[silent], hits.scores[silent] = -1, 0
+        return hits
+
+
+@pytest.mark.parametrize("pool", ["dense", "multi_query"])
+def test_a_question_without_any_chunk_leaves_the_others_alone(dense, pool):
+    pipeline = GeoRAG(Silent(dense, "opera"), WordEncoder(), Given(), pool=pool, config=SelectConfig(k=2))
+    questions = [Question("a", "river bridge"), Question("b", "opera composer"), Question("c", "novel author")]
+    found, nothing, other = pipeline.run(questions)
+    assert (len(found.picks), len(nothing.picks), len(other.picks)) == (2, 0, 2)
+    assert nothing.pool_ids == ()
+    assert "fewer than k candidates" in describe(nothing.status)
+    assert json.loads(json.dumps(record(nothing)))["picks"] == []
+
+
+def test_over_index_takes_what_belongs_to_the_preset(dense, hybrid):
+    index = SimpleNamespace(dense=dense, hybrid=hybrid)
+    default = GeoRAG.over_index(index, WordEncoder(), Given())
+    assert (default.retriever, default.pool, default.config) == (hybrid, "multi_query", SelectConfig())
+    paper = GeoRAG.over_index(index, WordEncoder(), Given(), preset="paper")
+    assert (paper.retriever, paper.pool, paper.config) == (dense, "dense", SelectConfig.preset("paper"))
+    mixed = GeoRAG.over_index(index, WordEncoder(), Given(), preset="paper", pool="multi_query", similarity="hybrid")
+    assert (mixed.retriever, mixed.pool) == (hybrid, "multi_query")
+    with pytest.raises(ValueError, match="similarity: expected one of"):
+        GeoRAG.over_index(index, WordEncoder(), Given(), similarity="sparse")

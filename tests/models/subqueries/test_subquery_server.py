@@ -200,15 +200,6 @@ def test_errors_say_what_the_server_wrote_and_for_which_question(server, answer,
     assert len(server.bodies) == 1 + retried
 
 
-@pytest.mark.parametrize("path, status, hinted", [("", 404, True), ("/v1", 404, False), ("", 401, False)])
-def test_404_of_an_address_without_a_path_hints_at_v1(server, path, status, hinted):
-    server.behave = lambda body, number: (status, {}, "Not Found")
-    base = server.url.removesuffix("/v1")
-    with pytest.raises(ServerError, match=f"status {status}: 'Not Found'") as caught:
-        ask(ServerSubQueries(base + path, "tiny"))
-    assert str(caught.value).endswith(f"most servers answer under {base}/v1") == hinted
-
-
 def test_the_total_report_sums_the_calls(server):
     server.behave = lambda body, number: (200, {}, choices('["a b", "A B", "c d"]' if number == 1 else ""))
     source = ServerSubQueries(server.url, "tiny")
