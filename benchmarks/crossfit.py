@@ -1,8 +1,8 @@
 """Settings chosen on some questions and counted on others.
 
-The default's family is a wide grid from neutral to extreme values, every combination; its rivals are the prototypes that
-came before. In each family the settings with the largest total over sets, pools and k on the choosing questions are
-taken; ties go to the earliest in the grid, that is to the more neutral.
+The default's family is a wide grid from neutral to extreme values, every combination; its rivals are the prototypes
+that came before. In each family the settings with the largest total over sets, pools and k on the choosing questions
+are taken; ties go to the earliest in the grid, that is to the more neutral.
 """
 
 import itertools

@@ -2,8 +2,8 @@
 
 DIR holds folders with corpus.jsonl, queries.jsonl, subqueries.jsonl and stored MiniLM vectors. Counts, for every
 selector and pool, the questions with all gold passages among the first k picks; chooses settings on some questions and
-counts on others; tries Sinkhorn on the same demand; mixes in foreign sub-queries and leaves some out. Writes quality.json
-and, from it alone, QUALITY.md.
+counts on others; tries Sinkhorn on the same demand; mixes in foreign sub-queries and leaves some out. Writes
+quality.json and, from it alone, QUALITY.md.
 """
 
 import argparse

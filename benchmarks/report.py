@@ -31,16 +31,16 @@ def _head(result: dict[str, Any]) -> list[str]:
         "# Evidence coverage",
         "",
         "Counts are questions with all gold passages among the first 2 / 3 / 5 picks, in brackets the 95 % bootstrap "
-        "interval of the share. all-MiniLM-L6-v2 vectors, "
-        f"{settings['candidates']} candidates, 12 sub-queries a question written by a large language model from the "
-        "question alone; overlap is measured against the question's own dense list, whatever the pool. Dense: that list. "
-        "Multi-query: reciprocal-rank fusion of the lists of the question and its sub-queries. Hybrid: similarity "
-        "(cosine + 0.3 BM25 / the best BM25) / 1.3, for lists and affinity. f.l. is facility location; points means "
-        "sub-queries as demand points, mixture .02 the candidates under a softmax of that temperature.",
+        f"interval of the share. all-MiniLM-L6-v2 vectors, {settings['candidates']} candidates, 12 sub-queries a "
+        "question written by a large language model from the question alone; overlap is measured against the "
+        "question's own dense list, whatever the pool. Dense: that list. Multi-query: reciprocal-rank fusion of the "
+        "lists of the question and its sub-queries. Hybrid: similarity (cosine + 0.3 BM25 / the best BM25) / 1.3, "
+        "for lists and affinity. f.l. is facility location; points means sub-queries as demand points, mixture .02 "
+        "the candidates under a softmax of that temperature.",
         "",
-        f"Made by `python -m benchmarks.quality` at commit {env.get('commit')}"
-        f"{' with uncommitted changes' if env.get('uncommitted_changes') else ''}, JAX {env.get('jax')}, "
-        f"{env.get('cores')} cores, {sum(seconds.values())} s.",
+        "Made by `python -m benchmarks.quality` at commit "
+        f"{env.get('commit')}{' with uncommitted changes' if env.get('uncommitted_changes') else ''}, JAX "
+        f"{env.get('jax')}, {env.get('cores')} cores, {sum(seconds.values())} s.",
     ]
 
 
@@ -134,8 +134,8 @@ def _reproduced(result: dict[str, Any]) -> list[str]:
     return [
         "## Earlier figures",
         "",
-        f'The columns "earlier" are an earlier, independent measurement of the same rows. {cells - len(differ)} of its '
-        f"{cells} counts are reproduced exactly{rest}.",
+        f'The columns "earlier" are an earlier, independent measurement of the same rows. {cells - len(differ)} of '
+        f"its {cells} counts are reproduced exactly{rest}.",
     ]
 
 

@@ -34,10 +34,10 @@ def _families(found: dict[str, Any]) -> str:
     sizes = list(found["settings"].values())
     return (
         f"The default's family has {sizes[0]} settings, every combination of {grid}. The prototypes' family has "
-        f"{sizes[1]}: {rivals}. In each the "
-        "largest total over sets, pools and k on the choosing questions is taken, ties to the more neutral. The grid holds "
-        "the preset's neighbours but was laid out from neutral values; the *form* of the objective was found on all the "
-        "questions, which no split can undo. The preset's row is in sample throughout."
+        f"{sizes[1]}: {rivals}. In each the largest total over sets, pools and k on the choosing questions is taken, "
+        "ties to the more neutral. The grid holds the preset's neighbours but was laid out from neutral values; the "
+        "*form* of the objective was found on all the questions, which no split can undo. The preset's row is in "
+        "sample throughout."
     )
 
 
@@ -102,13 +102,14 @@ def _random(found: dict[str, Any]) -> list[str]:
         for family, t in drawn["totals"].items()
     ]
     ways = [
-        f"minus {'the ' if family != 'preset default' else ''}{_label(family)} {d['mean']:+g} "
-        f"({d['low']:g} to {d['high']:g}; above 0 in {100 * d['above_0']:.0f} % of the splits)"
+        f"minus {'the ' if family != 'preset default' else ''}{_label(family)} {d['mean']:+g} ({d['low']:g} to "
+        f"{d['high']:g}; above 0 in {100 * d['above_0']:.0f} % of the splits)"
         for family, d in drawn["differences"].items()
     ]
     return [
-        f"{drawn['splits']} random halves, each choosing for the other; mean cross-fitted total and 2.5 to 97.5 percentile "
-        "over the splits (the splits share their questions: this is the spread of the choice, not of new questions):",
+        f"{drawn['splits']} random halves, each choosing for the other; mean cross-fitted total and 2.5 to 97.5 "
+        "percentile over the splits (the splits share their questions: this is the spread of the choice, not of new "
+        "questions):",
         "",
         *table(["family", "total", *found["columns"]], rows),
         "",

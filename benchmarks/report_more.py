@@ -22,12 +22,12 @@ def sinkhorn(result: dict[str, Any]) -> list[str]:
     return [
         "## Sinkhorn on the same demand",
         "",
-        'Uniform E_S, first pick from the demand, a loss never gated (gate_losses False). "100 iterations" is Algorithm 2 '
-        'as it is; "converged" solves every transport problem (Newton\'s method on the semi-dual). Marginal error: the '
-        "largest over steps and candidates of a question, then median and largest over the questions of the worst column. "
-        "\"saturated\" and the sub-query rows take the default's weights; those rows move the default's own demand, mass "
-        "w_j max_i s_ji at cost 1 - s_ji / max_i s_ji without a gate, which the package does not offer; their eps 1.4 was "
-        "chosen on these questions.",
+        'Uniform E_S, first pick from the demand, a loss never gated (gate_losses False). "100 iterations" is '
+        'Algorithm 2 as it is; "converged" solves every transport problem (Newton\'s method on the semi-dual). '
+        "Marginal error: the largest over steps and candidates of a question, then median and largest over the "
+        'questions of the worst column. "saturated" and the sub-query rows take the default\'s weights; those rows '
+        "move the default's own demand, mass w_j max_i s_ji at cost 1 - s_ji / max_i s_ji without a gate, which the "
+        "package does not offer; their eps 1.4 was chosen on these questions.",
         "",
         *table(head, lines),
         "",
@@ -98,11 +98,11 @@ def sample(result: dict[str, Any]) -> list[str]:
     return [
         "## Rows that were measured earlier on 60 of the questions (dense pool)",
         "",
-        f"Which 60 is not recorded. Its cosine row is {slashes(told)} on {sets[0]}; the plain halves have: {shown}. {found}. "
-        "So the shares of all questions stand beside the earlier ones; * marks an earlier share outside the 95 % range of "
-        f"random choices of 60 from our counts: {cells - inside} of {cells}. Paper's P_Q: alpha = beta = 1, overlap x novelty "
-        "weights, no max-min step, first pick by cosine unless said. Mixture rows: alpha = 0. Sinkhorn at eps .01 with the "
-        "paper's gate.",
+        f"Which 60 is not recorded. Its cosine row is {slashes(told)} on {sets[0]}; the plain halves have: {shown}. "
+        f"{found}. So the shares of all questions stand beside the earlier ones; * marks an earlier share outside the "
+        f"95 % range of random choices of 60 from our counts: {cells - inside} of {cells}. Paper's P_Q: alpha = beta "
+        "= 1, overlap x novelty weights, no max-min step, first pick by cosine unless said. Mixture rows: alpha = 0. "
+        "Sinkhorn at eps .01 with the paper's gate.",
         "",
         *table(head, lines),
     ]
@@ -126,8 +126,8 @@ def drift(result: dict[str, Any]) -> list[str]:
     return [
         "## Sub-queries of another question mixed in",
         "",
-        f"{settings['foreign']} sub-queries of one other question join the 12; dense pool; questions lost or won of those "
-        f"counted, mean over {settings['drift_draws']} random draws and the least and the most at k = 5.",
+        f"{settings['foreign']} sub-queries of one other question join the 12; dense pool; questions lost or won of "
+        f"those counted, mean over {settings['drift_draws']} random draws and the least and the most at k = 5.",
         "",
         *table(head, lines),
     ]
@@ -147,7 +147,8 @@ def subsets(result: dict[str, Any]) -> list[str]:
     return [
         "## Random subsets of the 12 sub-queries",
         "",
-        f"Mean counts over {result['settings']['subset_draws']} draws; a fused pool is fused from the kept lists alone.",
+        f"Mean counts over {result['settings']['subset_draws']} draws; a fused pool is fused from the kept lists "
+        "alone.",
         "",
         *table(["kept", "selector", *columns, "total"], lines),
     ]

@@ -22,7 +22,8 @@ def greedy_transport(
     Args:
         costs: [points, K] from each demand point to each candidate.
         mass: [points] of the demand.
-        k, epsilon: as in ``SelectConfig``.
+        k: number of picks.
+        epsilon: entropic regulariser > 0.
         iterations: of Algorithm 2; None for Newton's method on the semi-dual, until ``tolerance``.
         gate: [K, K] similarities for the gate; None for no gate.
         first: the forced first pick; None for the smallest W.

@@ -1,4 +1,4 @@
-"""The selectors once more in NumPy, for batches of questions: no compilation, so that hundreds of settings can be tried.
+"""The selectors once more in NumPy, in batches: no compilation, so that hundreds of settings can be tried.
 
 ``tests/test_benchmarks.py`` holds them to ``georag_jax.select`` pick by pick.
 """

@@ -60,6 +60,13 @@ def read_lines(path: str | Path) -> Iterator[tuple[bytes, str, int]]:
                 yield line, f"{path}, line {number}", number
 
 
+def note_id(seen: dict[str, int], identifier: str, where: str, number: int) -> None:
+    """Enters an id with its line number; ValueError "where: ..." where an earlier line has it."""
+    if identifier in seen:
+        raise ValueError(f"{where}: id {identifier!r} was used on line {seen[identifier]} already")
+    seen[identifier] = number
+
+
 def read_records(path: str | Path) -> Iterator[Line]:
     """The records of a file whose "id" is a string used once.
 
@@ -71,9 +78,7 @@ def read_records(path: str | Path) -> Iterator[Line]:
     for line, where, number in read_lines(path):
         record = parse_object(line, where)
         identifier = text_field(record, "id", where)
-        if identifier in seen:
-            raise ValueError(f"{where}: id {identifier!r} was used on line {seen[identifier]} already")
-        seen[identifier] = number
+        note_id(seen, identifier, where, number)
         yield Line(record, where, number)
 
 

@@ -123,20 +123,14 @@ def load_encoder(name: str) -> "SentenceEncoder":
     """The sentence encoder of this name or directory.
 
     Raises:
-        ValueError: it is neither a known name nor a directory of an encoder.
+        UnknownModelError: it is neither a known name nor a directory of an encoder (a ValueError).
         ModelNotFoundError: the files of a known name could not be fetched.
     """
-    from georag_jax.models import weights
     from georag_jax.models.encoder import SentenceEncoder
+    from georag_jax.models.weights import resolve
 
     _keep_programs()
-    try:
-        directory = weights.resolve(name)
-    except weights.ModelNotFoundError as error:
-        if name in weights._ALIASES:
-            raise
-        raise ValueError(f"--encoder: {error}") from error  # nothing was tried but the argument
-    return SentenceEncoder.from_directory(directory)
+    return SentenceEncoder.from_directory(resolve(name))
 
 
 def _keep_programs() -> None:
@@ -161,14 +155,14 @@ def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource") -> 
     open_index(options.index)
     encoder = load_encoder(options.encoder)
     index = open_index(options.index, encoder)
-    paper = options.preset == "paper"
-    similarity = getattr(options, "similarity", "dense" if paper else "hybrid")
-    return GeoRAG(
-        index.hybrid if similarity == "hybrid" else index.dense,
+    return GeoRAG.over_index(
+        index,
         encoder,
         subqueries,
+        preset=options.preset,
         config=config,
-        pool=getattr(options, "pool", "dense" if paper else "multi_query"),
+        pool=getattr(options, "pool", None),
+        similarity=getattr(options, "similarity", None),
         candidates=options.candidates,
     )
 

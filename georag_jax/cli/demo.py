@@ -22,10 +22,12 @@ from georag_jax import metrics
 from georag_jax._errors import require
 from georag_jax.cli._shared import add_selector, config_of, load_encoder, read_questions, table
 from georag_jax.cli.select import record
+from georag_jax.config import SelectConfig
+from georag_jax.documents import Question
 
 if TYPE_CHECKING:
     from georag_jax.models import SentenceEncoder
-    from georag_jax.pipeline import Result
+    from georag_jax.pipeline import Preset, Result
     from georag_jax.retrieval import Index
 
 _SCRATCH = ".demo-build-"
@@ -60,20 +62,13 @@ def run(options: argparse.Namespace) -> None:
     print(table(["", *(f"k = {k}" for k in ks)], rows))
 
 
-def _results(data: Path, questions: list, config, preset: str) -> "list[Result]":
+def _results(data: Path, questions: list[Question], config: SelectConfig, preset: "Preset") -> "list[Result]":
     from georag_jax.models.subqueries import FileSubQueries
     from georag_jax.pipeline import GeoRAG
 
     encoder = load_encoder("minilm")
-    index, paper = _index(data / "corpus.jsonl", encoder), preset == "paper"
-    pipeline = GeoRAG(
-        index.dense if paper else index.hybrid,
-        encoder,
-        FileSubQueries(data / "subqueries.jsonl"),
-        config=config,
-        pool="dense" if paper else "multi_query",
-    )
-    return pipeline.run(questions)
+    index, source = _index(data / "corpus.jsonl", encoder), FileSubQueries(data / "subqueries.jsonl")
+    return GeoRAG.over_index(index, encoder, source, preset=preset, config=config).run(questions)
 
 
 def _index(corpus: Path, encoder: "SentenceEncoder") -> "Index":

@@ -36,6 +36,10 @@ class ModelNotFoundError(RuntimeError):
     """No source gave the model's files; the message says what was tried and what to do."""
 
 
+class UnknownModelError(ModelNotFoundError, ValueError):
+    """The argument is neither a known name nor an encoder's directory; nothing else was tried."""
+
+
 class _Pinned(NamedTuple):
     """One named model: where it is published, and the sha256 of every file read."""
 
@@ -85,11 +89,12 @@ def resolve(name_or_path: str | Path, *, offline: bool = False) -> Path:
         The directory.
 
     Raises:
-        ModelNotFoundError: the directory lacks files, or no source gave the pinned ones.
+        UnknownModelError: neither a known name nor a directory with the files.
+        ModelNotFoundError: no source gave the pinned files.
 
     >>> resolve("no-such-model")
     Traceback (most recent call last):
-    georag_jax.models.weights.ModelNotFoundError: 'no-such-model' is neither a directory nor a known model (minilm)
+    georag_jax.models.weights.UnknownModelError: 'no-such-model' is neither a directory nor a known model (minilm)
     """
     name = _ALIASES.get(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
@@ -141,10 +146,10 @@ _Fetch = Callable[[_Pinned, Path], None]
 def _own_directory(path: str | Path) -> Path:
     home = Path(path).expanduser()
     if not home.is_dir():
-        raise ModelNotFoundError(f"{str(path)!r} is neither a directory nor a known model ({', '.join(_MODELS)})")
+        raise UnknownModelError(f"{str(path)!r} is neither a directory nor a known model ({', '.join(_MODELS)})")
     missing = [file for file in _NEEDED if not (home / file).is_file()]
     if missing:
-        raise ModelNotFoundError(f"{home} is not a sentence encoder's directory: it lacks {', '.join(missing)}")
+        raise UnknownModelError(f"{home} is not a sentence encoder's directory: it lacks {', '.join(missing)}")
     return home
 
 

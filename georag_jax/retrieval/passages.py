@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from georag_jax._jsonl import parse_object, text_field
+from georag_jax._jsonl import note_id, parse_object, text_field
 from georag_jax.documents import Document
 
 
@@ -74,11 +74,7 @@ def scan_corpus(path: str | Path) -> CorpusScan:
             if not line.strip():
                 continue
             identifier = parse_passage(line, f"{path}, line {number}").id
-            if identifier in lines:
-                raise ValueError(
-                    f"{path}, line {number}: id {identifier!r} was used on line {lines[identifier]} already"
-                )
-            lines[identifier] = number
+            note_id(lines, identifier, f"{path}, line {number}", number)
             spans.extend((start, position))
     if not lines:
         raise ValueError(f"{path} holds no passages")

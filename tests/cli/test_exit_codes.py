@@ -68,7 +68,6 @@ def test_an_encoder_that_there_is_not(folder, tmp_path, capsys):
     for name in ("no/such/directory", "minilmm", str(tmp_path)):
         assert main(["ask", str(folder / "index"), "Why?", "--encoder", name]) == 2
         error = capsys.readouterr().err
-        assert "--encoder: " in error
         assert name in error
 
 
