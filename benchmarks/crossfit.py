@@ -19,7 +19,7 @@ GRID: dict[str, tuple] = {
     "ownership": (0, 0.35, 0.7, 1),
     "discount": (0, 0.3, 0.6),
     "consensus": (0, 0.1, 0.3),
-    "weights": ("uniform", "overlap", "overlap, saturation .05", "overlap, saturation .15"),
+    "weights": ("uniform", "overlap", "overlap saturated at .05", "overlap saturated at .15"),
 }
 PROTOTYPES = {
     "points, power 4": {"discount": (0, 0.3, 0.6), "weights": ("uniform", "overlap")},
@@ -85,7 +85,7 @@ def all_hits(pools: Pools, setting: Setting) -> np.ndarray:
 def picks(pool: Pool, setting: Setting) -> np.ndarray:
     """[n, K] pool positions."""
     overlap, novelty = _factors(pool)
-    quality, _, saturation = setting.weights.partition(", saturation ")
+    quality, _, saturation = setting.weights.partition(" saturated at ")
     weight = twin.weights(overlap, novelty, quality, float(saturation) if saturation else None)
     affinity = pool.arguments["affinity"]
     if setting.temperature is not None:
@@ -100,7 +100,7 @@ def picks(pool: Pool, setting: Setting) -> np.ndarray:
 
 def _preset() -> Setting:
     serve = DEFAULT.service
-    weights = f"{DEFAULT.quality}, saturation {DEFAULT.quality_saturation}"
+    weights = f"{DEFAULT.quality} saturated at {DEFAULT.quality_saturation:g}".replace("0.", ".")
     return Setting(serve.power, serve.ownership, serve.discount, serve.consensus, weights)
 
 
@@ -170,4 +170,4 @@ def _random_halves(hits: dict[str, np.ndarray], n: int) -> dict[str, Any]:
 
 def _spread(values: np.ndarray) -> dict[str, float]:
     low, high = np.quantile(values, [0.025, 0.975])
-    return {"mean": round(float(values.mean()), 1), "low": float(low), "high": float(high)}
+    return {"mean": round(float(values.mean()), 1), "low": round(float(low), 1), "high": round(float(high), 1)}

@@ -21,8 +21,8 @@ from benchmarks.published import TARGETS
 from benchmarks.report import report
 
 
-def measure(folders: list[Path]) -> dict[str, Any]:
-    """All sections, ready for JSON."""
+def measure(folders: list[Path], only: list[str] | None = None) -> dict[str, Any]:
+    """The sections, or ``only`` some of them, ready for JSON."""
     sets = [load(folder) for folder in folders]
     pools = {(each.name, kind): make_pool(each, kind) for each in sets for kind in POOLS}
     targeted = {key: pool for key, pool in pools.items() if key[1] in TARGETS}
@@ -42,9 +42,9 @@ def measure(folders: list[Path]) -> dict[str, Any]:
     result["settings"] |= {"configs": configs, "preset_default": asdict(rows.DEFAULT)}
     result["settings"] |= {"drift_draws": robustness.DRIFT_DRAWS, "subset_draws": robustness.SUBSET_DRAWS}
     result["settings"] |= {"foreign": robustness.FOREIGN, "targets": TARGETS, "seconds": {}}
-    for name, section in sections.items():
+    for name in only or sections:
         start = time.perf_counter()
-        result[name] = section()
+        result[name] = sections[name]()
         result["settings"]["seconds"][name] = round(time.perf_counter() - start)
         print(f"{name}: {result['settings']['seconds'][name]} s", file=sys.stderr)
     return result
@@ -57,6 +57,9 @@ def main() -> None:
     source.add_argument("--data", type=Path, help="folder with the question sets")
     source.add_argument("--report-only", action="store_true", help="QUALITY.md from the quality.json that is there")
     parser.add_argument("--sets", nargs="+", default=["hotpotqa", "musique"])
+    parser.add_argument(
+        "--only", nargs="+", metavar="SECTION", help="measure these anew, keep the rest of quality.json"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench_results"))
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
@@ -64,10 +67,20 @@ def main() -> None:
     if options.report_only:
         result = json.loads(stored.read_text(encoding="utf-8"))
     else:
-        result = measure([options.data / name for name in options.sets])
+        result = measure([options.data / name for name in options.sets], options.only)
+        if options.only:
+            result = _merged(json.loads(stored.read_text(encoding="utf-8")), result)
         stored.write_text(_compact(result) + "\n", encoding="utf-8")
         result = json.loads(stored.read_text(encoding="utf-8"))
     (options.out / "QUALITY.md").write_text(report(result), encoding="utf-8")
+
+
+def _merged(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Sections measured anew in the place of those before; the order stays."""
+    seconds = before["settings"]["seconds"] | after["settings"]["seconds"]
+    merged = before | after
+    merged["settings"] = after["settings"] | {"seconds": seconds}
+    return merged
 
 
 def _compact(result: dict[str, Any]) -> str:

@@ -75,11 +75,11 @@ def _targets(result: dict[str, Any]) -> list[str]:
         ["column", "target", "preset default (in sample)", "missing"],
         [[f"{s} {p}", slashes(t), slashes(counts[p, s]), str(missing(counts[p, s], t))] for p, s, t in columns],
     )
-    verdict = "Every target is reached" if short == 0 else f"{short} questions are missing to the targets"
+    verdict = "Every target is reached" if short == 0 else f"Missing to the targets: {short}"
     return [
         *lines,
         "",
-        f"{verdict}, by settings that were found on these very questions. Met exactly, without one question to spare: "
+        f"{verdict}; by settings that were found on these very questions. Met exactly, without one question to spare: "
         f"{', '.join(exact) or 'none'}. What the settings do on questions that did not choose them follows below.",
     ]
 

@@ -92,7 +92,17 @@ def _sets(found: dict[str, Any]) -> list[str]:
         for r in found["sets"]
     ]
     head = ["chosen on, counted on", "family", "chosen", "counts, dense and hybrid multi-query", "total"]
-    return ["Chosen on one set, counted on the other:", "", *table(head, rows)]
+    return ["Chosen on one set, counted on the other:", "", *table(head, rows), "", _sets_verdict(found["sets"])]
+
+
+def _sets_verdict(rows: list[dict[str, Any]]) -> str:
+    total = {(r["chosen_on"], r["counted_on"], r["family"]): r["total"] for r in rows}
+    said = []
+    for on, other in dict.fromkeys((on, other) for on, other, _ in total):
+        ours, theirs = total[on, other, "default's"], total[on, other, "prototypes'"]
+        word = "level with" if ours == theirs else f"{abs(ours - theirs)} {'ahead of' if ours > theirs else 'behind'}"
+        said.append(f"from {on} to {other} it is {word} the prototypes' ({ours} and {theirs})")
+    return f"The default's family across sets: {', '.join(said)}."
 
 
 def _random(found: dict[str, Any]) -> list[str]:

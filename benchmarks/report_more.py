@@ -120,9 +120,14 @@ def drift(result: dict[str, Any]) -> list[str]:
             row = at[label, name]
             change = [round(a - b, 2) for a, b in zip(row["mean"], row["before"], strict=True)]
             spread = f"{row['low'][-1] - row['before'][-1]:+d} to {row['high'][-1] - row['before'][-1]:+d}"
-            line += [slashes(row["before"]), " / ".join(f"{c:+.2f}" for c in change), spread]
+            points = f"{100 * change[-1] / row['questions']:+.1f}"
+            points += f" ({row['published']:+d})" if "published" in row else ""
+            line += [slashes(row["before"]), " / ".join(f"{c:+.2f}" for c in change), spread, points]
         lines.append(line)
-    head = ["selector", *(w for s in sets for w in (f"{s} before", "mean change @2 / @3 / @5", "draws @5"))]
+    head = [
+        "selector",
+        *(w for s in sets for w in (f"{s} before", "mean change @2 / @3 / @5", "draws @5", "points @5 (earlier)")),
+    ]
     return [
         "## Sub-queries of another question mixed in",
         "",
@@ -151,7 +156,17 @@ def subsets(result: dict[str, Any]) -> list[str]:
         "alone.",
         "",
         *table(["kept", "selector", *columns, "total"], lines),
+        "",
+        _best_of_subsets(lines, kept),
     ]
+
+
+def _best_of_subsets(lines: list[list[str]], kept: list[int]) -> str:
+    said = []
+    for size in kept:
+        ranked = sorted((float(line[-1]), line[1]) for line in lines if line[0] == str(size))
+        said.append(f"with {size} {ranked[-1][1]} ({ranked[-1][0]:g}), then {ranked[-2][1]} ({ranked[-2][0]:g})")
+    return f"Largest total: {'; '.join(said)}."
 
 
 def decomposer(result: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks import baselines, published, twin
 from benchmarks.data import Pool, QuestionSet, all_gold
+from benchmarks.published import SETS
 from benchmarks.rows import DEFAULT, K, counts
 from georag_jax.retrieval import fuse
 
@@ -20,7 +21,7 @@ WEIGHTS: dict[str, tuple] = {
     "saturated": (DEFAULT.quality, DEFAULT.quality_saturation),
 }
 LABELS = {"uniform": "uniform", "overlap": "overlap", "overlap_novelty": "overlap x novelty"} | {
-    "saturated": f"overlap, saturation {DEFAULT.quality_saturation}".replace("0.", ".")
+    "saturated": f"{DEFAULT.quality} saturated at {DEFAULT.quality_saturation:g}".replace("0.", ".")
 }
 
 
@@ -65,7 +66,10 @@ def drift(questions: QuestionSet, pool: Pool) -> list[dict[str, Any]]:
         for label, indices in (rank(mixed, *factors) | mixtures(pool, mixed, *factors)).items():
             after[label].append(counts(pool.found(indices)))
     return [
-        {"set": questions.name, "selector": label, "before": counts(pool.found(before[label]))} | _over_draws(draws)
+        {"set": questions.name, "selector": label, "before": counts(pool.found(before[label]))}
+        | {"questions": n}
+        | _over_draws(draws)
+        | ({"published": published.DRIFT[label][SETS.index(questions.name)]} if label in published.DRIFT else {})
         for label, draws in after.items()
     ]
 

@@ -1,8 +1,12 @@
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+# The benchmarks are not installed; behind the installed package, so that this is what is tested.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 settings.register_profile(
     "deterministic", derandomize=True, deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]

@@ -51,3 +51,9 @@ def test_links_lead_somewhere():
 
 def test_length():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_nothing_was_left_to_fill_in():
+    root = README.parent
+    for page in (README, root / "CHANGELOG.md", *root.glob("docs/*.md"), *root.glob("bench_results/*.md")):
+        assert not re.findall(r"\b(?:TODO|TBD|[A-Z]+_(?:TABLE|VERDICT))\b", page.read_text(encoding="utf-8")), page
