@@ -1,1 +1,6 @@
 """Measurements: ``python -m benchmarks.quality`` for evidence coverage on real question sets."""
+
+import os
+
+# The products are small and two threads work on questions already: more threads in each product only get in the way.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -42,7 +42,11 @@ def _sinkhorn_row(label, counts, columns, error, short) -> list[str]:
 
 def _verdict(rows: list[dict[str, Any]], columns: list[str], wanted: dict[str, Any]) -> str:
     said = []
-    for kind, text in (("candidates", "On the candidates' demand"), ("sub-queries", "On the sub-queries")):
+    for kind, text in (
+        ("candidates,", "On the candidates' demand, as the package offers it,"),
+        ("candidates with", "With another cost"),
+        ("sub-queries", "On the sub-queries"),
+    ):
         of_kind = [row for row in rows if row["selector"].startswith(kind)]
         if of_kind:
             best = min(of_kind, key=lambda row: row["missing"])
@@ -51,7 +55,7 @@ def _verdict(rows: list[dict[str, Any]], columns: list[str], wanted: dict[str, A
             said.append(
                 f"{text} the best row, {best['selector']}, {short if best['missing'] else 'reaches every target'}."
             )
-    reached = any(row["missing"] == 0 for row in rows if row["selector"].startswith("candidates"))
+    reached = any(row["missing"] == 0 for row in rows if row["selector"].startswith("candidates,"))
     offered = (
         "A Sinkhorn row that the package offers reaches"
         if reached

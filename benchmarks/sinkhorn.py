@@ -4,7 +4,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,23 +16,42 @@ from benchmarks.rows import DEFAULT, MIXTURE, K, Pools, counts
 from benchmarks.transport import greedy_transport
 
 WORKERS = 2
-_CASES = [  # temperature, quality, eps, iterations (None: converged)
-    (0.02, "uniform", 0.01, 100),
-    (0.04, "saturated", 0.01, 100),
-    (0.02, "uniform", 0.01, None),
-    (0.04, "uniform", 0.01, None),
-    (0.04, "saturated", 0.01, None),
-    (0.02, "saturated", 0.05, None),
-    (0.04, "saturated", 0.05, None),
-]
+POWER = "candidates with cost 1 - G^4 (not offered)"
 
 
-def _label(temperature: float, quality: str, epsilon: float, iterations: int | None) -> str:
-    words = f"candidates, mixture {temperature:.2g}, {quality}, eps {epsilon:.2g}".replace("0.", ".")
-    return words + (", converged" if iterations is None else f", {iterations} iterations")
+class Case(NamedTuple):
+    """One row with the candidates as demand points; ``iterations`` None for converged."""
+
+    temperature: float
+    quality: str
+    epsilon: float
+    iterations: int | None = None
+    gate: bool = True
+    power: float = 1
+
+    @property
+    def label(self) -> str:
+        """As the tables have it."""
+        words = f", mixture {self.temperature:.2g}, {self.quality}, eps {self.epsilon:.2g}".replace("0.", ".")
+        words += ", converged" if self.iterations is None else f", {self.iterations} iterations"
+        return ("candidates" if self.power == 1 else POWER) + words + ("" if self.gate else ", no gate")
 
 
-ON_CANDIDATES = {_label(*case): case for case in _CASES}
+ON_CANDIDATES = {
+    case.label: case
+    for case in (
+        Case(0.02, "uniform", 0.01, 100),
+        Case(0.04, "saturated", 0.01, 100),
+        Case(0.02, "uniform", 0.01),
+        Case(0.04, "uniform", 0.01),
+        Case(0.04, "saturated", 0.01),
+        Case(0.02, "saturated", 0.05),
+        Case(0.04, "saturated", 0.05),
+        Case(0.02, "uniform", 0.01, gate=False),
+        Case(0.04, "uniform", 0.01, gate=False),
+        Case(0.04, "uniform", 0.25, power=4),
+    )
+}
 ON_SUBQUERIES = {f"sub-queries, the default's service, eps {eps:.2g}".replace("0.", "."): eps for eps in (0.05, 1.4)}
 
 
@@ -43,6 +62,8 @@ def picks(
     iterations: int | None,
     by_cosine: bool = False,
     gate_losses: bool = False,
+    gate: bool = True,
+    power: float = 1,
 ) -> tuple[np.ndarray, list[float]]:
     """Picks [n, K] and marginal errors under the demand of a config, transport from the candidates.
 
@@ -55,7 +76,8 @@ def picks(
         vectors = pool.arguments["candidates"][i].astype(np.float64)
         gram = vectors @ vectors.T
         first = int(nearest[i]) if by_cosine else None
-        return greedy_transport(1 - gram, demand[i], K, epsilon, iterations, gram, first, gate_losses)
+        costs = 1 - gram if power == 1 else 1 - np.maximum(gram, 0) ** power
+        return greedy_transport(costs, demand[i], K, epsilon, iterations, gram if gate else None, first, gate_losses)
 
     return _each(one, len(demand))
 
@@ -78,8 +100,15 @@ def picks_on_subqueries(pool: Pool, epsilon: float) -> tuple[np.ndarray, list[fl
 def rows(pools: Pools) -> list[dict[str, Any]]:
     """Counts on the columns that have targets, with the marginal errors and what is missing to the targets."""
     rules = {
-        label: partial(picks, config=_demand(t, quality), epsilon=eps, iterations=n)
-        for label, (t, quality, eps, n) in ON_CANDIDATES.items()
+        label: partial(
+            picks,
+            config=_demand(case.temperature, case.quality),
+            epsilon=case.epsilon,
+            iterations=case.iterations,
+            gate=case.gate,
+            power=case.power,
+        )
+        for label, case in ON_CANDIDATES.items()
     }
     rules |= {label: partial(picks_on_subqueries, epsilon=eps) for label, eps in ON_SUBQUERIES.items()}
     out = []
@@ -106,10 +135,10 @@ def _demand(temperature: float, quality: str) -> gr.SelectConfig:
 
 
 def _published(label: str) -> dict[str, Any]:
-    temperature, quality, epsilon, iterations = ON_CANDIDATES.get(label, (0, "", 0, 0))
-    if (quality, epsilon, iterations) != ("uniform", 0.01, None):
+    case = ON_CANDIDATES.get(label)
+    if case is None or case != Case(case.temperature, "uniform", 0.01):
         return {}
-    told = published.SINKHORN[temperature]
+    told = published.SINKHORN[case.temperature]
     return {"published": {f"{name} hybrid_multi_query": list(c) for name, c in zip(SETS, told, strict=True)}}
 
 
