@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from georag_jax.kernels import coverage
 from georag_jax.kernels.cost import cost
 from georag_jax.kernels.numerics import HIGHEST, first_best, resolution
-from georag_jax.kernels.transport import sinkhorn
+from georag_jax.kernels.transport import Transport, sinkhorn
 
 
 class Greedy(NamedTuple):
@@ -127,43 +127,29 @@ def greedy_sinkhorn(
     """
     if mask.shape[0] == 0:
         return _nothing(k, gram.dtype)
-    steps = min(k, mask.shape[0])
-    costs, slots = cost(gram), jnp.arange(mask.shape[0])
-    # W sums terms up to the largest cost, over iterations that each round: its last bits decide nothing
-    tie = resolution(gram.dtype)
-
-    def extend(state: _State, t, width: int) -> tuple[_State, Float[Array, ""]]:
-        """The pick after t picks, from problems of ``width`` columns of which the first t + 1 have mass."""
-        chosen = jnp.maximum(state.picks[:width], 0)
-        columns = jnp.arange(width)
-        solved = _with_each(costs, chosen, columns, t, p, epsilon, iterations)
-        loss = state.value - solved.value
-        open_gate = 1 - jnp.where(columns < t, gram[:, chosen], -1).max(1) if gate else jnp.ones_like(loss)
-        score = loss * (open_gate if gate_losses else jnp.where(loss < 0, 1, open_gate))
-        pick = first_best(score, state.free, tie)
-        error = jnp.max(jnp.where(state.free, solved.marginal_error, 0), initial=0)
-        state = _State(
-            state.picks.at[t].set(pick),
-            solved.value[pick],
-            state.free & (slots != pick),
-            jnp.maximum(state.error, error),
-        )
-        return state, jnp.where(pick >= 0, score[pick], 0)
-
-    alone = 1 - jnp.matmul(p, costs, precision=HIGHEST)
-    pick = _forced(first, first_best(alone, mask, tie), mask)
+    steps, rule = min(k, mask.shape[0]), _Rule(gram, cost(gram), p, epsilon, iterations, gate, gate_losses)
+    alone = 1 - jnp.matmul(p, rule.costs, precision=HIGHEST)
+    pick = _forced(first, first_best(alone, mask, resolution(gram.dtype)), mask)
     picks = jnp.full(_width(steps), -1, jnp.int32).at[0].set(pick)
-    state = _State(picks, 1 - alone[pick], mask & (slots != pick), jnp.zeros((), gram.dtype))
-    earned = [jnp.where(pick >= 0, alone[pick], 0)[None]]
-    t = 1
+    state = _State(picks, 1 - alone[pick], mask & (jnp.arange(mask.shape[0]) != pick), jnp.zeros((), gram.dtype))
+    earned, t = [jnp.where(pick >= 0, alone[pick], 0)[None]], 1
     while t < steps:
         width = _width(t + 1)
         stop = min(width, steps)
-        body = partial(extend, width=width)
-        state, gains = jax.lax.scan(body, state, jnp.arange(t, stop))
+        state, gains = jax.lax.scan(partial(_extend, rule, width), state, jnp.arange(t, stop))
         earned.append(gains)
         t = stop
     return _filled(state.picks[:steps], jnp.concatenate(earned), state.error, k)
+
+
+class _Rule(NamedTuple):
+    gram: Float[Array, "K K"]
+    costs: Float[Array, "K K"]
+    p: Float[Array, " K"]
+    epsilon: float
+    iterations: int
+    gate: bool
+    gate_losses: bool
 
 
 class _State(NamedTuple):
@@ -178,11 +164,27 @@ def _width(columns: int) -> int:
     return columns if columns <= 8 else 1 << (columns - 1).bit_length()
 
 
-def _with_each(costs, chosen, columns, t, p, epsilon, iterations):
+def _extend(rule: _Rule, width: int, state: _State, t) -> tuple[_State, Float[Array, ""]]:
+    """The pick after t picks, from problems of ``width`` columns of which the first t + 1 have mass."""
+    chosen, columns = jnp.maximum(state.picks[:width], 0), jnp.arange(width)
+    solved = _with_each(rule, chosen, columns, t)
+    loss = state.value - solved.value
+    gate = 1 - jnp.where(columns < t, rule.gram[:, chosen], -1).max(1) if rule.gate else jnp.ones_like(loss)
+    score = loss * (gate if rule.gate_losses else jnp.where(loss < 0, 1, gate))
+    # W sums terms up to the largest cost, over iterations that each round: its last bits decide nothing
+    pick = first_best(score, state.free, resolution(score.dtype))
+    worst = jnp.max(jnp.where(state.free, solved.marginal_error, 0), initial=0)
+    free = state.free & (jnp.arange(state.free.shape[0]) != pick)
+    state = _State(state.picks.at[t].set(pick), solved.value[pick], free, jnp.maximum(state.error, worst))
+    return state, jnp.where(pick >= 0, score[pick], 0)
+
+
+def _with_each(rule: _Rule, chosen, columns, t) -> Transport:
     """The transport problem of the picks and one candidate more, for every candidate."""
-    shared, measure = costs[:, chosen], jnp.where(columns <= t, 1 / (t + 1), 0).astype(costs.dtype)
-    one = lambda new: sinkhorn(jnp.where(columns == t, new[:, None], shared), p, measure, epsilon, iterations)
-    return jax.vmap(one, in_axes=1)(costs)
+    shared, measure = rule.costs[:, chosen], jnp.where(columns <= t, 1 / (t + 1), 0).astype(rule.costs.dtype)
+    problem = lambda new: jnp.where(columns == t, new[:, None], shared)
+    one = lambda new: sinkhorn(problem(new), rule.p, measure, rule.epsilon, rule.iterations)
+    return jax.vmap(one, in_axes=1)(rule.costs)
 
 
 def _forced(first, best: Int[Array, ""], free: Bool[Array, " K"]) -> Int[Array, ""]:
