@@ -76,7 +76,7 @@ class Result:
 
 
 class _Asked(NamedTuple):
-    """One question with its sub-queries and their vectors and lists."""
+    """One question with its sub-queries, their vectors and lists, and its pool."""
 
     question: Question
     texts: list[str]
@@ -85,6 +85,7 @@ class _Asked(NamedTuple):
     primary: np.ndarray
     own: np.ndarray
     pool: np.ndarray
+    candidates: np.ndarray
     affinity: np.ndarray
 
 
@@ -203,10 +204,14 @@ class GeoRAG:
                 primary=primary[i],
                 own=own[part],
                 pool=pools[i],
+                candidates=self._candidates(pools[i], vectors.shape[1]),
                 affinity=self._affinity(texts[part], mine[part], pools[i]),
             )
             for i, (question, part) in enumerate(zip(questions, rows, strict=True))
         ]
+
+    def _candidates(self, pool: np.ndarray, width: int) -> np.ndarray:
+        return self.retriever.embeddings(pool) if len(pool) else np.zeros((0, width), np.float32)
 
     def _affinity(self, texts: list[str], vectors: np.ndarray, pool: np.ndarray) -> np.ndarray:
         if not texts or not len(pool):
@@ -216,7 +221,7 @@ class GeoRAG:
     def _select(self, asked: list[_Asked]) -> Selection:
         K, m = max(len(a.pool) for a in asked), max(len(a.texts) for a in asked)
         return select(
-            np.stack([pad(self.retriever.embeddings(a.pool), (K, a.vector.shape[0]), 0) for a in asked]),
+            np.stack([pad(a.candidates, (K, a.vector.shape[0]), 0) for a in asked]),
             np.stack([a.vector for a in asked]),
             np.stack([pad(a.vectors, (m, a.vector.shape[0]), 0) for a in asked]),
             affinity=np.stack([pad(a.affinity, (m, K), 0) for a in asked]),
@@ -233,8 +238,7 @@ class GeoRAG:
 
     def _result(self, asked: _Asked, chosen: Selection) -> Result:
         indices = chosen.indices[chosen.indices >= 0]
-        vectors = self.retriever.embeddings(asked.pool)
-        to_picks = vectors @ vectors[indices].T
+        to_picks = asked.candidates @ asked.candidates[indices].T
         mass = np.bincount(to_picks.argmax(1), chosen.demand[: len(asked.pool)], minlength=len(indices))
         weights = chosen.quality[: len(asked.texts)]
         best = asked.affinity[:, indices].argmax(1) if asked.texts else np.zeros(0, int)
