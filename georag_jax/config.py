@@ -11,7 +11,7 @@ import numpy as np
 from georag_jax._errors import require
 
 Objective = Literal["sinkhorn", "facility_location", "entropic_facility_location"]
-Solver = Literal["algorithm2"]
+Solver = Literal["converged", "algorithm2"]
 FirstPick = Literal["query", "demand"]
 Fusion = Literal["product", "linear"]
 Quality = Literal["overlap_novelty", "overlap", "uniform"]
@@ -37,9 +37,10 @@ class SelectConfig:
         k: number of picks, >= 1.
         objective: what a pick gains. "sinkhorn" (Eq. 12, 13), "facility_location" (Eq. 4 with repeated service and
             similarity power) or "entropic_facility_location".
-        solver: "algorithm2", the paper's Sinkhorn iterations. Read by "sinkhorn".
+        solver: "converged" (every transport problem that can matter, to a marginal error of 3e-6) or "algorithm2" (the
+            paper's iterations, for every candidate). Read by "sinkhorn".
         epsilon: entropic regulariser > 0. Read by "sinkhorn" and "entropic_facility_location".
-        iterations: of the solver, >= 1.
+        iterations: of "algorithm2", >= 1.
         gate: multiply Delta W by 1 - the largest similarity to a pick (Eq. 12). Read by "sinkhorn".
         gate_losses: let the gate act where Delta W is negative as well. The paper's rule does, and so rewards
             redundancy when every candidate's Delta W is negative; False leaves a loss ungated.
@@ -76,7 +77,7 @@ class SelectConfig:
 
     k: int = 5
     objective: Objective = "facility_location"
-    solver: Solver = "algorithm2"
+    solver: Solver = "converged"
     epsilon: float = 0.01
     iterations: int = 100
     gate: bool = True
@@ -216,6 +217,7 @@ _PRESETS: dict[str, dict] = {
     "default": {},
     "paper": {
         "objective": "sinkhorn",
+        "solver": "algorithm2",
         "gate_losses": True,
         "first_pick": "query",
         "alpha": 1.0,

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from georag_jax._errors import Status, StopReason
 from georag_jax.config import SelectConfig
 from georag_jax.kernels import coverage, greedy, quality
+from georag_jax.kernels.algorithm1 import greedy_sinkhorn
 from georag_jax.kernels.cost import cosine
 from georag_jax.kernels.demand import demand, likelihood, retrieval_prior
 from georag_jax.kernels.numerics import HIGHEST, first_best, resolution, unit
@@ -138,9 +139,8 @@ def _factors_within_pool(affinity, valid, mask, config: SelectConfig) -> quality
 def _greedy(gram, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
     first = first_best(to_query, valid, resolution(to_query.dtype)) if config.first_pick == "query" else -1
     if config.objective == "sinkhorn":
-        return greedy.greedy_sinkhorn(
-            gram, p, valid, config.k, config.epsilon, config.iterations, config.gate, config.gate_losses, first
-        )
+        rule = (config.epsilon, config.solver, config.iterations, config.gate, config.gate_losses)
+        return greedy_sinkhorn(gram, p, valid, config.k, *rule, first)
     if config.objective == "entropic_facility_location":
         return greedy.greedy_entropic_facility_location(gram, p, valid, config.k, config.epsilon, first)
     points, discount, power, ownership, consensus = config.service

@@ -1,0 +1,338 @@
+"""The same transport problems solved to convergence: damped Newton on the semi-dual, and only where it can matter.
+
+With the row potentials eliminated, the plan of picks S and one candidate more is pi_ij = p_i s_ij with
+s_i = softmax_j(theta_j - M_ij / eps), and theta (t numbers) maximises the concave semi-dual
+
+    D(theta) = eps (<e, theta> - sum_i p_i lse_j(theta_j - M_ij / eps)),   gradient eps (e - c), c_j = sum_i p_i s_ij.
+
+Its negative Hessian is eps times the Laplacian of the graph with weights q_jl = sum_i p_i s_ij s_il.
+
+*Why it converges from anywhere.* Along a direction h the third derivative is a third central moment under s_i, at most
+span(h) = max h - min h times the second. A function with that property (generalised self-concordance: T. Sun and
+Q. Tran-Dinh, "Generalized self-concordant functions", 2019) grows along the Newton direction n, damped by
+ln(1 + d) / d with d = span(n), by at least lambda^2 ((1 + d) ln(1 + d) - d) / d^2, lambda the Newton decrement: never
+nothing, and the damping tends to 1 at the solution, where convergence is quadratic.
+
+*What float32 needs for that.* Every column must hold mass, or the Laplacian falls apart: the picks' columns start at
+the solution of the step before, the new one where it alone, with theirs fixed, would hold its share. Weights are sums
+of positive terms, and elimination on a Laplacian needs no subtraction, so that a column hanging by a thread still has
+an accurate step. Each step moves the logarithms of the plan that the one before has left, of which those that carry
+mass are near 0; theta - M / eps, computed anew, would be a difference of numbers of 100, where float32 resolves 1e-5.
+
+*Which candidates are solved.* Any theta bounds W from below: D = W - eps times the mean entropy of the rows at the
+solution, and less elsewhere. The score falls as W grows, so a bound on W is one on the score; candidates enter in the
+order of theirs, leave when they have converged or when it falls below the best score reached, and the next one takes
+the place.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from georag_jax.kernels.numerics import HIGHEST, logsumexp
+
+SLOTS = 4  # candidates that are solved side by side
+STEPS = 60  # Newton steps after which a candidate leaves unconverged; at most 25 were needed on real pools
+POLISH = 3  # Newton steps on the start of the new column
+CLIP = 60.0  # exponents beyond it are 0 or 1 in a softmax of float32
+UNROLLED = 8  # columns up to which the elimination is written out
+
+
+class Solved(NamedTuple):
+    """What ``solve_with_each`` returns.
+
+    Attributes:
+        value: [K] W(P, S + i); infinity for a candidate that cannot be the next pick.
+        marginal_error: [K] L1 error of the column marginal; 0 for a candidate that was not solved.
+        potentials: [T, K] theta of the picks and, last, of the candidate.
+        count: candidates solved to the end.
+    """
+
+    value: Float[Array, " K"]
+    marginal_error: Float[Array, " K"]
+    potentials: Float[Array, "T K"]
+    count: Int[Array, ""]
+
+
+class Problem(NamedTuple):
+    """The picks' columns at the start, shared by all candidates. Potentials and costs are over epsilon.
+
+    Attributes:
+        epsilon: [].
+        p: [K] the demand, sums to 1.
+        scaled: [K, K] costs over epsilon.
+        costs: [T, K] of the picks; 0 where there is none yet.
+        target: [T + 1] mass of each column, the candidate's last.
+        theta: [T] potentials; 0 where there is no pick.
+        log_share: [T, K] log softmax over the picks; -inf where there is none.
+        level: [K] log-sum-exp over the picks, which the softmax has lost.
+    """
+
+    epsilon: Float[Array, ""]
+    p: Float[Array, " K"]
+    scaled: Float[Array, "K K"]
+    costs: Float[Array, "T K"]
+    target: Float[Array, " T1"]
+    theta: Float[Array, " T"]
+    log_share: Float[Array, "T K"]
+    level: Float[Array, " K"]
+
+
+class Start(NamedTuple):
+    """For every candidate the potential at which, the picks' being fixed, its column holds its share; D there."""
+
+    theta: Float[Array, " K"]
+    dual: Float[Array, " K"]
+
+
+Score = Callable[[Float[Array, " n"], Int[Array, " n"]], Float[Array, " n"]]
+
+
+def solve_with_each(
+    costs: Float[Array, "K K"],
+    p: Float[Array, " K"],
+    picks: Int[Array, " T"],
+    has: Bool[Array, " T"],
+    potentials: Float[Array, " T"],
+    epsilon: float,
+    score: Score,
+    free: Bool[Array, " K"],
+) -> Solved:
+    """W(P, S + i), uniform on S + i, for every candidate i that may have the largest score.
+
+    Args:
+        costs: [K, K] symmetric.
+        p: [K] the demand, sums to 1; nothing is solved where all of it is 0.
+        picks: [T] candidates picked so far.
+        has: [T] which of them exist, at least one.
+        potentials: [T] of the picks' own problem, from the step before; any numbers that leave each column mass.
+        epsilon: > 0.
+        score: of values [n] of candidates [n]; must not grow with the value.
+        free: [K] candidates that may be picked.
+
+    Cost: O(K^2) for the bounds and O(K t^2) a Newton step, of which most candidates need none; memory K x K.
+    """
+    problem = _problem(costs, p, picks, has, potentials, epsilon)
+    start = _start(problem, max(math.ceil(math.log2(4 / epsilon)), 1))
+    bound = jnp.where(free, score(start.dual, jnp.arange(p.shape[0])), -jnp.inf)
+    order = jnp.argsort(-bound)
+    queue = _Queue(order, bound[order], 32 * float(jnp.finfo(costs.dtype).eps))
+    state = _enter(problem, start, queue, _empty(problem))
+    step = lambda state: _enter(problem, start, queue, _step(problem, start, costs, score, queue.slack, state))
+    state = jax.lax.while_loop(lambda state: (state.candidate >= 0).any(), step, state)
+    shared = problem.theta[:, None] + state.result[:-1]
+    own = start.theta + state.result[-1]
+    return Solved(state.value, state.error, jnp.concatenate([shared, own[None]]), jnp.isfinite(state.value).sum())
+
+
+def _problem(costs, p, picks, has, potentials, epsilon) -> Problem:
+    scaled, theta = costs / epsilon, jnp.where(has, potentials, 0)
+    raw = jnp.where(has[:, None], theta[:, None] - scaled[picks], -jnp.inf)
+    level = logsumexp(raw, axis=0)
+    share = 1 / (has.sum() + 1).astype(costs.dtype)
+    return Problem(
+        epsilon=jnp.asarray(epsilon, costs.dtype),
+        p=p,
+        scaled=scaled,
+        costs=jnp.where(has[:, None], costs[picks], 0),
+        target=jnp.append(jnp.where(has, share, 0), share),
+        theta=theta,
+        log_share=raw - level,
+        level=level,
+    )
+
+
+def _start(problem: Problem, halvings: int) -> Start:
+    """Solves sum_i p_i sigmoid(theta - x_i) = share for every candidate; x is its cost above the picks' level.
+
+    Halving on the step function that the sigmoids are from afar, to an interval of about 1; then Newton's damped steps.
+    """
+    share, x = problem.target[-1], problem.scaled + problem.level[:, None]
+
+    def halve(_, interval):
+        low, high = interval
+        middle = (low + high) / 2
+        short = jnp.matmul(problem.p, (x < middle).astype(x.dtype), precision=HIGHEST) < share
+        return jnp.where(short, middle, low), jnp.where(short, high, middle)
+
+    low, high = jax.lax.fori_loop(0, halvings, halve, (x.min(0), x.max(0)))
+    near = (low + high) / 2
+    odds = jnp.exp(jnp.clip(near - x, -CLIP, CLIP))
+
+    def polish(_, more):
+        s = jnp.exp(more) * odds
+        s = s / (1 + s)
+        held = jnp.matmul(problem.p, s, precision=HIGHEST)
+        spread = held - jnp.matmul(problem.p, s * s, precision=HIGHEST)
+        n = (share - held) / jnp.maximum(spread, jnp.finfo(s.dtype).tiny)
+        return jnp.clip(more + jnp.sign(n) * jnp.log1p(jnp.abs(n)), -CLIP / 3, CLIP / 3)
+
+    more = jax.lax.fori_loop(0, POLISH, polish, jnp.zeros_like(near))
+    # log(1 + e^(theta - x)), and the part of the exponent that was clipped
+    lifted = jnp.log(1 + jnp.exp(more) * odds) + jnp.maximum(near - x - CLIP, 0)
+    return Start(near + more, _dual(problem, near + more, jnp.matmul(problem.p, lifted, precision=HIGHEST)))
+
+
+def _dual(problem: Problem, own, lifted, shared: Float[Array, " n"] | float = 0.0):
+    """D: ``own`` the candidate's potential, ``shared`` what <e, theta> has gained, ``lifted`` the rows' mean gain."""
+    before = jnp.matmul(problem.target[:-1], problem.theta, precision=HIGHEST)
+    level = jnp.matmul(problem.p, problem.level, precision=HIGHEST)
+    return problem.epsilon * (before - level + shared + problem.target[-1] * own - lifted)
+
+
+class _Queue(NamedTuple):
+    """Candidates in the order of the bounds on their score; ``slack``: what rounding may have taken from a bound."""
+
+    order: Int[Array, " K"]
+    bound: Float[Array, " K"]
+    slack: float
+
+
+class _State(NamedTuple):
+    """What each of the n slots holds, and the results so far.
+
+    Attributes:
+        candidate: [n] -1 where the slot is free.
+        exponents: [n, T + 1, K] logarithms of p_i s_ij / p_i, each row up to a constant.
+        moved: [T + 1, n] potentials against the start.
+        lifted: [n] mean over the demand of what the rows' log-sum-exp has gained.
+        steps: [n] Newton steps made.
+        next: the queue's next position.
+        best: largest score reached.
+        value, error, result: [K], [K] and [T + 1, K] W, marginal error and ``moved`` of the candidates that are done.
+    """
+
+    candidate: Int[Array, " n"]
+    exponents: Float[Array, "n T1 K"]
+    moved: Float[Array, "T1 n"]
+    lifted: Float[Array, " n"]
+    steps: Int[Array, " n"]
+    next: Int[Array, ""]
+    best: Float[Array, ""]
+    value: Float[Array, " K"]
+    error: Float[Array, " K"]
+    result: Float[Array, "T1 K"]
+
+
+def _empty(problem: Problem) -> _State:
+    columns, size, dtype = problem.target.shape[0], problem.p.shape[0], problem.p.dtype
+    return _State(
+        candidate=jnp.full(SLOTS, -1, jnp.int32),
+        exponents=jnp.zeros((SLOTS, columns, size), dtype),
+        moved=jnp.zeros((columns, SLOTS), dtype),
+        lifted=jnp.zeros(SLOTS, dtype),
+        steps=jnp.zeros(SLOTS, jnp.int32),
+        next=jnp.zeros((), jnp.int32),
+        best=jnp.full((), -jnp.inf, dtype),
+        value=jnp.full(size, jnp.inf, dtype),
+        error=jnp.zeros(size, dtype),
+        result=jnp.zeros((columns, size), dtype),
+    )
+
+
+def _enter(problem: Problem, start: Start, queue: _Queue, state: _State) -> _State:
+    """The next candidates of the queue take the free slots, while their bounds allow it."""
+    slot_free, size = state.candidate < 0, queue.order.shape[0]
+    place = state.next + jnp.cumsum(slot_free, dtype=jnp.int32) - 1
+    position = jnp.minimum(place, size - 1)
+    hopeful = jnp.isfinite(queue.bound[position]) & (queue.bound[position] >= state.best - queue.slack)
+    enters = slot_free & (place < size) & hopeful
+    at = queue.order[position].astype(jnp.int32)
+    own = start.theta[at][:, None] - problem.scaled[at] - problem.level
+    shared = jnp.broadcast_to(problem.log_share, (SLOTS, *problem.log_share.shape))
+    fresh = jnp.concatenate([shared, own[:, None]], 1)
+    return state._replace(
+        candidate=jnp.where(enters, at, state.candidate),
+        exponents=jnp.where(enters[:, None, None], fresh, state.exponents),
+        moved=jnp.where(enters, 0, state.moved),
+        lifted=jnp.where(enters, 0, state.lifted),
+        steps=jnp.where(enters, 0, state.steps),
+        next=state.next + enters.sum(dtype=jnp.int32),
+    )
+
+
+def _step(problem: Problem, start: Start, costs, score: Score, slack: float, state: _State) -> _State:
+    """Measures every slot's candidate where it stands, lets out those that are done, and moves the others on."""
+    at = jnp.maximum(state.candidate, 0)
+    log_s, weights, gain, value = _moments(problem, costs[at], state.exponents)
+    held = weights.sum(1)  # [T + 1, n]: the rows of a softmax sum to 1
+    error = jnp.abs(held - problem.target[:, None]).sum(0)
+    tolerance = 8 * float(jnp.finfo(value.dtype).eps)
+    there = state.candidate >= 0
+    done = there & ((error <= tolerance) | (state.steps >= STEPS))
+    best = jnp.maximum(state.best, jnp.where(done, score(value, at), -jnp.inf).max())
+    lifted = state.lifted + gain
+    shared = jnp.matmul(problem.target, state.moved, precision=HIGHEST)
+    bound = score(_dual(problem, start.theta[at], lifted, shared), at)
+    newton = solve_laplacian(weights, problem.target[:, None] - held)
+    span = newton.max(0) - newton.min(0)
+    damped = jnp.where(span > 0, jnp.log1p(span) / jnp.where(span > 0, span, 1), 1) * newton
+    into = jnp.where(done, at, costs.shape[0])  # what is not done falls off the end
+    return _State(
+        candidate=jnp.where(done | (bound < best - slack), -1, state.candidate),
+        exponents=log_s + damped.T[:, :, None],
+        moved=state.moved + damped,
+        lifted=lifted,
+        steps=state.steps + 1,
+        next=state.next,
+        best=best,
+        value=state.value.at[into].set(value, mode="drop"),
+        error=state.error.at[into].set(error, mode="drop"),
+        result=state.result.at[:, into].set(state.moved, mode="drop"),
+    )
+
+
+def _moments(problem: Problem, own_costs: Float[Array, "n K"], exponents: Float[Array, "n T1 K"]):
+    """Log s [n, T + 1, K], Laplacian weights [T + 1, T + 1, n], what the rows' level has gained [n], and W [n].
+
+    The weights have the diagonal that makes rows sum to c.
+    """
+    top = exponents.max(1, keepdims=True)
+    s = jnp.exp(exponents - top)
+    total = s.sum(1, keepdims=True)
+    level = top + jnp.log(total)
+    s = s / total
+    plan = s * problem.p
+    weights = jnp.einsum("njk,nlk->jln", plan, s, precision=HIGHEST)
+    paid = jnp.einsum("jk,njk->n", problem.costs, plan[:, :-1], precision=HIGHEST)
+    value = paid + jnp.einsum("nk,nk->n", own_costs, plan[:, -1], precision=HIGHEST)
+    return exponents - level, weights, jnp.matmul(level[:, 0], problem.p, precision=HIGHEST), value
+
+
+def solve_laplacian(weights: Float[Array, "t t n"], b: Float[Array, "t n"]) -> Float[Array, "t n"]:
+    """X with x_t = 0 and, for every j, sum_l w_jl (x_j - x_l) = b_j: n symmetric systems with weights w >= 0.
+
+    Gaussian elimination in which each pivot is the sum of the weights that are left in its row, not a difference: the
+    solution of a nearly disconnected graph is as accurate as that of any other. b must sum to 0. A column without
+    weights gets 0; the diagonal is not read.
+    """
+    t = b.shape[0]
+    later = jnp.arange(t)
+    least = float(jnp.finfo(b.dtype).tiny) * 1e6  # a quotient by it is still finite
+
+    def eliminate(k, carry):
+        w, b, pivots = carry
+        row = jnp.where((later > k)[:, None], w[k], 0)  # [t, n]
+        pivot = row.sum(0)
+        factor = row / jnp.maximum(pivot, least)
+        return w + factor[:, None] * row, b + factor * b[k], pivots.at[k].set(pivot)
+
+    def substitute(step, x):
+        k = t - 2 - step
+        row = jnp.where((later > k)[:, None], w[k], 0)
+        found = (b[k] + (row * x).sum(0)) / jnp.maximum(pivots[k], least)
+        return x.at[k].set(jnp.where(pivots[k] > 0, found, 0))
+
+    loop = _unrolled if t <= UNROLLED else jax.lax.fori_loop
+    w, b, pivots = loop(0, t - 1, eliminate, (weights, b, jnp.zeros_like(b)))
+    return loop(0, t - 1, substitute, jnp.zeros_like(b))
+
+
+def _unrolled(low: int, high: int, body: Callable, carry):
+    for k in range(low, high):
+        carry = body(k, carry)
+    return carry
