@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from georag_jax.documents import Question as Question
     from georag_jax.documents import Selection as Selection
     from georag_jax.pipeline import GeoRAG as GeoRAG
+    from georag_jax.selection import gather_selections as gather_selections
+    from georag_jax.selection import process_share as process_share
     from georag_jax.selection import reverse_validation as reverse_validation
     from georag_jax.selection import select as select
 
@@ -40,6 +42,8 @@ _HOMES = {
     "Question": "documents",
     "Selection": "documents",
     "GeoRAG": "pipeline",
+    "gather_selections": "selection",
+    "process_share": "selection",
     "reverse_validation": "selection",
     "select": "selection",
 }

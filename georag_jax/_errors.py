@@ -37,7 +37,7 @@ _MESSAGES = {
     Status.NO_SUBQUERIES: "there were no sub-queries: the demand comes from the query alone",
     Status.NO_LIKELIHOOD: "no candidate has any likelihood under the sub-queries: the prior stands alone",
     Status.POOL_EXHAUSTED: "the pool held fewer than k candidates: all were picked, the rest is -1",
-    Status.NOT_CONVERGED: "the transport iterations stopped with a marginal error above 1e-3: see marginal_error",
+    Status.NOT_CONVERGED: "the transport iterations stopped short of convergence: see marginal_error",
 }
 
 

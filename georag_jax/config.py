@@ -10,7 +10,7 @@ import numpy as np
 
 from georag_jax._errors import require
 
-Objective = Literal["sinkhorn", "facility_location", "entropic_facility_location"]
+Objective = Literal["sinkhorn", "facility_location", "entropic_facility_location", "mmr", "dpp", "cosine"]
 Solver = Literal["converged", "algorithm2"]
 FirstPick = Literal["query", "demand"]
 Fusion = Literal["product", "linear"]
@@ -36,11 +36,13 @@ class SelectConfig:
     Attributes:
         k: number of picks, >= 1.
         objective: what a pick gains. "sinkhorn" (Eq. 12, 13), "facility_location" (Eq. 4 with repeated service and
-            similarity power) or "entropic_facility_location".
+            similarity power) or "entropic_facility_location"; or a rival that knows no demand: "mmr" (maximal marginal
+            relevance), "dpp" (determinantal point process, greedy MAP) or "cosine" (the largest scores).
         solver: "converged" (every transport problem that can matter, to a marginal error of 3e-6) or "algorithm2" (the
             paper's iterations, for every candidate). Read by "sinkhorn".
         epsilon: entropic regulariser > 0. Read by "sinkhorn" and "entropic_facility_location".
         iterations: of "algorithm2", >= 1.
+        relevance_weight: in 0..1; 1 ranks by score alone, 0 by diversity alone. Read by "mmr" and "dpp".
         gate: multiply Delta W by 1 - the largest similarity to a pick (Eq. 12). Read by "sinkhorn".
         gate_losses: let the gate act where Delta W is negative as well. The paper's rule does, and so rewards
             redundancy when every candidate's Delta W is negative; False leaves a loss ungated.
@@ -80,6 +82,7 @@ class SelectConfig:
     solver: Solver = "converged"
     epsilon: float = 0.01
     iterations: int = 100
+    relevance_weight: float = 0.9
     gate: bool = True
     gate_losses: bool = False
     first_pick: FirstPick = "demand"
@@ -200,6 +203,7 @@ _RANGES = (  # field, lower end, whether that end belongs to it, upper end
     ("likelihood_temperature", 0, False, math.inf),
     ("alpha", 0, True, math.inf),
     ("beta", 0, True, math.inf),
+    ("relevance_weight", 0, True, 1),
     ("quality_threshold", 0, True, 1),
     ("quality_saturation", 0, False, math.inf),
     ("service_discount", 0, True, 1),

@@ -13,7 +13,6 @@ from georag_jax.documents import Document, Question, Selection
 from georag_jax.retrieval.pool import fuse
 from georag_jax.retrieval.store import Index
 from georag_jax.selection import select
-from georag_jax.selection.batching import pad
 
 Pool = Literal["dense", "multi_query"]
 Similarity = Literal["dense", "hybrid"]
@@ -219,16 +218,14 @@ class GeoRAG:
         return self.retriever.similarity(texts, vectors, pool)
 
     def _select(self, asked: list[_Asked]) -> Selection:
-        K, m = max(len(a.pool) for a in asked), max(len(a.texts) for a in asked)
+        numbers = lambda of, a: pool_numbers(of, a.pool, len(a.pool))
         return select(
-            np.stack([pad(a.candidates, (K, a.vector.shape[0]), 0) for a in asked]),
+            [a.candidates for a in asked],
             np.stack([a.vector for a in asked]),
-            np.stack([pad(a.vectors, (m, a.vector.shape[0]), 0) for a in asked]),
-            affinity=np.stack([pad(a.affinity, (m, K), 0) for a in asked]),
-            retrieved=np.stack([pad(pool_numbers(a.own, a.pool, K), (m, OWN_LIST), -1) for a in asked]),
-            primary=np.stack([pad(pool_numbers(a.primary, a.pool, K), (self.candidates,), -1) for a in asked]),
-            candidate_mask=np.stack([np.arange(K) < len(a.pool) for a in asked]),
-            subquery_mask=np.stack([np.arange(m) < len(a.texts) for a in asked]),
+            [a.vectors for a in asked],
+            affinity=[a.affinity for a in asked],
+            retrieved=[numbers(a.own, a) for a in asked],
+            primary=[numbers(a.primary, a) for a in asked],
             config=self.config,
         )
 

@@ -7,6 +7,7 @@ kin, ``greedy`` Algorithm 1 (Eq. 12, 13). Every ragged axis has a mask; where no
 from georag_jax.kernels.algorithm1 import greedy_sinkhorn as greedy_sinkhorn
 from georag_jax.kernels.cost import cosine as cosine
 from georag_jax.kernels.cost import cost as cost
+from georag_jax.kernels.cost import unit_cosine as unit_cosine
 from georag_jax.kernels.coverage import entropic_facility_location as entropic_facility_location
 from georag_jax.kernels.coverage import facility_location as facility_location
 from georag_jax.kernels.coverage import marginal_gains as marginal_gains

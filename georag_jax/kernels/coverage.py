@@ -127,8 +127,14 @@ def _entropic_step(level: Float[Array, "*#n"], z: Float[Array, "*#n"]) -> Float[
     return jnp.maximum(over, 0) + jnp.log1p(jnp.exp(-jnp.abs(over)) - jnp.exp(-jnp.maximum(z, level)))
 
 
-def prefix_coverage(gram: Float[Array, "K K"], p: Float[Array, " K"], indices: Int[Array, " k"]) -> Float[Array, " k"]:
-    """F_Q after each pick: sum_i p_i max_{s in S} max(cos(i, s), 0) (Eq. 4); a -1 adds nothing."""
+def prefix_coverage(gram: Float[Array, "K n"], p: Float[Array, " K"], indices: Int[Array, " k"]) -> Float[Array, " k"]:
+    """F_Q after each pick: sum_i p_i max_{s in S} max(cos(i, s), 0) (Eq. 4); a -1 adds nothing.
+
+    Args:
+        gram: [K, n] cosines to all candidates, or to some that hold the picks.
+        p: [K] the demand.
+        indices: [k] columns of ``gram``.
+    """
     best = jax.lax.cummax(_columns(service(gram), indices), axis=1)
     return jnp.matmul(p, best, precision=HIGHEST)
 

@@ -1,6 +1,6 @@
 """Arrays in, picks out."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 import jax
@@ -11,8 +11,7 @@ from georag_jax._errors import require
 from georag_jax.config import Quality, SelectConfig
 from georag_jax.documents import Selection
 from georag_jax.kernels import quality as quality_kernels
-from georag_jax.selection import batching, inputs
-from georag_jax.selection.program import Outcome, Problem, select_batch
+from georag_jax.selection import batching, inputs, stream
 
 
 def select(
@@ -28,6 +27,7 @@ def select(
     candidate_mask: ArrayLike | None = None,
     subquery_mask: ArrayLike | None = None,
     config: SelectConfig | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Selection:
     """Picks the k candidates that together cover what the query asks for.
 
@@ -36,6 +36,9 @@ def select(
     every argument. NumPy arrays, JAX arrays and lists are accepted, float16 to float64 and bfloat16; the work is done
     in float32 (float64 for float64 candidates where JAX has x64 enabled). Vectors need no normalisation. What a mask
     leaves out may hold anything.
+
+    Pools and sub-queries of unequal number may come as lists of B arrays. A large batch streams through the devices
+    of this process in blocks of pools of like size, in bounded memory, after all of it has been checked.
 
     Args:
         candidates: [K, d] or [B, K, d] vectors of the pool, K >= 1.
@@ -53,9 +56,10 @@ def select(
         candidate_mask: [.., K] bool, which candidates exist; default: all.
         subquery_mask: [.., m] bool; default: all.
         config: settings; default: the "default" preset.
+        progress: called with the number of queries done and their total, after each block.
 
     Returns:
-        ``Selection`` of NumPy arrays.
+        ``Selection`` of NumPy arrays; ``demand`` and ``quality`` have 0 beyond a query's own K and m.
 
     Raises:
         ValueError: NaN or infinity, a zero vector, an empty pool, unequal widths or lengths, an affinity outside
@@ -79,18 +83,12 @@ def select(
         "subquery_mask": subquery_mask,
     }
     given = inputs.read(candidates, query, optional, config)
-    count, size, _ = given.arrays.candidates.shape
-    m = given.arrays.subquery_mask.shape[1]
+    m = int(given.asked.max(initial=0))
     if config.subqueries_kept is not None and m > config.subqueries_kept:
-        has = given.arrays.subqueries is not None
+        has = "subqueries" in given.columns
         require(has, "subqueries", "vectors, for the max-min filter (subqueries_kept)", "None")
-    static, parts = _static(config, m), list(batching.blocks(count, _bytes_each(size, config)))
-    for rows in parts[1:]:  # a wrong row is found before anything is computed, in bounded memory
-        inputs.block(given, rows)
-    outcomes = [_run(inputs.block(given, rows), static) for rows in parts]
-    joined = Outcome._make(np.concatenate(fields) for fields in zip(*outcomes, strict=True))
-    joined = joined._replace(demand=joined.demand[:, :size], quality=joined.quality[:, :m])
-    return Selection._make([*(joined if given.batched else (x[0] for x in joined)), None])
+    outcome = stream.run(given, _static(config, m), progress)
+    return Selection._make([*(outcome if given.batched else (x[0] for x in outcome)), None])
 
 
 def reverse_validation(
@@ -149,45 +147,3 @@ def _static(config: SelectConfig, m: int) -> SelectConfig:
     """What the compiled program depends on: the center has been subtracted by then, and no filter has to keep all."""
     kept = config.subqueries_kept
     return replace(config, center=None, subqueries_kept=None if kept is None or kept >= m else kept)
-
-
-def _bytes_each(size: int, config: SelectConfig) -> int:
-    columns = config.k if config.objective == "sinkhorn" else 1
-    return 4 * size * size * (columns + 2)
-
-
-# Axes of each array of a problem, and what fills the padding.
-_AXES: dict[str, tuple[str, float]] = {
-    "candidates": ("BKd", 0),
-    "query": ("Bd", 0),
-    "candidate_mask": ("BK", False),
-    "subquery_mask": ("Bm", False),
-    "subqueries": ("Bmd", 0),
-    "scores": ("BK", 0),
-    "affinity": ("BmK", 0),
-    "retrieved": ("Bmr", -1),
-    "in_primary": ("Bmr", False),
-    "weights": ("Bm", 0),
-}
-
-
-def _run(arrays: dict[str, np.ndarray], config: SelectConfig) -> Outcome:
-    """One block in its bucket, and back to its own size. A padded query has no valid candidate and gives zeros."""
-    count, size, d = arrays["candidates"].shape
-    m = arrays["subquery_mask"].shape[1]
-    if "subqueries" not in arrays and "affinity" not in arrays:
-        arrays["subqueries"] = np.zeros((count, m, d), arrays["candidates"].dtype)
-    sizes = {
-        "B": batching.power_of_two(count),
-        "K": batching.bucket(size),
-        "m": batching.bucket(m, 4),
-        "r": batching.bucket(arrays["retrieved"].shape[2] if "retrieved" in arrays else 0, 4),
-        "d": d,
-    }
-    padded = {
-        name: batching.pad(array, tuple(sizes[axis] for axis in _AXES[name][0]), _AXES[name][1])
-        for name, array in arrays.items()
-    }
-    problem = Problem._make(padded.get(name) for name in Problem._fields)
-    outcome = jax.device_get(select_batch(problem, config))
-    return Outcome._make(field[:count] for field in outcome)

@@ -1,6 +1,5 @@
-"""From the arrays of one query to its picks: the stages of the method in order, batched by vmap and jitted once."""
+"""From the arrays of one query to its picks: the stages of the method in order."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,16 +10,21 @@ from georag_jax._errors import Status, StopReason
 from georag_jax.config import SelectConfig
 from georag_jax.kernels import coverage, greedy, quality
 from georag_jax.kernels.algorithm1 import greedy_sinkhorn
-from georag_jax.kernels.cost import cosine
+from georag_jax.kernels.cost import unit_cosine
 from georag_jax.kernels.demand import demand, likelihood, retrieval_prior
-from georag_jax.kernels.numerics import HIGHEST, first_best, resolution, unit
+from georag_jax.kernels.dpp import greedy_dpp
+from georag_jax.kernels.mmr import greedy_mmr, top_relevance
+from georag_jax.kernels.numerics import HIGHEST, first_best, resolution
 
 POOL_LIST = 20  # entries of a sub-query's own list (Eq. 7) where it has to be taken from the pool
-CONVERGED = 1e-3
+CONVERGED = {"converged": 3e-6, "algorithm2": 1e-3}  # marginal error that counts as such
 
 
 class Problem(NamedTuple):
-    """One query (or, with a leading axis, a batch), padded. None where the caller gave nothing."""
+    """One query (or, with a leading axis, a batch), padded. None where the caller gave nothing.
+
+    Vectors have length 1, or 0 where a mask leaves them out.
+    """
 
     candidates: Float[Array, "K d"]
     query: Float[Array, " d"]
@@ -51,8 +55,8 @@ class Outcome(NamedTuple):
 def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     """All stages for one problem."""
     valid = problem.candidate_mask
-    candidates = jnp.where(valid[:, None], unit(problem.candidates), 0)
-    to_query = jnp.matmul(candidates, unit(problem.query), precision=HIGHEST)
+    candidates = problem.candidates
+    to_query = unit_cosine(candidates, problem.query[None])[:, 0]
     scores = to_query if problem.scores is None else jnp.where(valid, problem.scores, 0)
     affinity = _affinity(problem, candidates)
     weights, status = _subquery_weights(problem, affinity, config)
@@ -65,22 +69,22 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     like = likelihood(affinity, asking, valid, config.likelihood_temperature)
     p, silent = demand(prior, like, valid, config.alpha, config.beta, config.fusion)
 
-    gram = cosine(candidates, candidates)
-    picked = _greedy(gram, to_query, p, affinity, all_weights, valid, config)
+    picked = _greedy(candidates, scores, to_query, p, affinity, all_weights, valid, config)
     found = picked.indices >= 0
+    to_picks = unit_cosine(candidates, candidates[picked.indices])
     short = ~found.all()
     status = (
         status
         | _bit(alone, Status.NO_SUBQUERIES)
         | _bit(silent & ~(alone & (config.without_subqueries == "prior")), Status.NO_LIKELIHOOD)
         | _bit(short, Status.POOL_EXHAUSTED)
-        | _bit(picked.marginal_error > CONVERGED, Status.NOT_CONVERGED)
+        | _bit(picked.marginal_error > CONVERGED[config.solver], Status.NOT_CONVERGED)
     )
     return Outcome(
         indices=picked.indices,
         gains=picked.gains,
         demand=p,
-        coverage=coverage.prefix_coverage(gram, p, picked.indices),
+        coverage=coverage.prefix_coverage(to_picks, p, jnp.where(found, jnp.arange(config.k), -1)),
         quality=weights,
         marginal_error=picked.marginal_error,
         status=status,
@@ -89,18 +93,12 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     )
 
 
-@partial(jax.jit, static_argnames="config")
-def select_batch(problems: Problem, config: SelectConfig) -> Outcome:
-    """``select_one`` over the leading axis; compiled once for each set of shapes and each config."""
-    return jax.vmap(partial(select_one, config=config))(problems)
-
-
 def _affinity(problem: Problem, candidates: Float[Array, "K d"]) -> Float[Array, "m K"]:
     if problem.affinity is not None:
         return problem.affinity
     if problem.subqueries is None:
         raise ValueError("subqueries: expected vectors where there is no affinity, got None")
-    return cosine(problem.subqueries, candidates)
+    return unit_cosine(problem.subqueries, candidates)
 
 
 def _subquery_weights(problem: Problem, affinity: Float[Array, "m K"], config: SelectConfig):
@@ -136,19 +134,26 @@ def _factors_within_pool(affinity, valid, mask, config: SelectConfig) -> quality
     return quality.validation_factors(jnp.where(jnp.isfinite(top), numbers, -1), jnp.isfinite(top), mask)
 
 
-def _greedy(gram, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
+def _greedy(candidates, scores, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
+    if config.objective == "cosine" or config.objective in ("mmr", "dpp") and config.relevance_weight == 1:
+        return top_relevance(scores, valid, config.k)
+    if config.objective == "mmr":
+        return greedy_mmr(candidates, scores, valid, config.k, config.relevance_weight)
+    if config.objective == "dpp":
+        return greedy_dpp(candidates, scores, valid, config.k, config.relevance_weight)
     first = first_best(to_query, valid, resolution(to_query.dtype)) if config.first_pick == "query" else -1
+    points, discount, power, ownership, consensus = config.service
+    if points == "subqueries":
+        mean = jnp.matmul(weights, affinity, precision=HIGHEST)
+        blended = jnp.where(valid, (1 - consensus) * jnp.maximum(affinity, 0) + consensus * jnp.maximum(mean, 0), 0)
+        return greedy.greedy_facility_location(blended, weights, valid, config.k, discount, power, ownership, first)
+    gram = unit_cosine(candidates, candidates)
     if config.objective == "sinkhorn":
         rule = (config.epsilon, config.solver, config.iterations, config.gate, config.gate_losses)
         return greedy_sinkhorn(gram, p, valid, config.k, *rule, first)
     if config.objective == "entropic_facility_location":
         return greedy.greedy_entropic_facility_location(gram, p, valid, config.k, config.epsilon, first)
-    points, discount, power, ownership, consensus = config.service
-    if points == "candidates":
-        return greedy.greedy_facility_location(gram, p, valid, config.k, discount, power, ownership, first)
-    mean = jnp.matmul(weights, affinity, precision=HIGHEST)
-    blended = jnp.where(valid, (1 - consensus) * jnp.maximum(affinity, 0) + consensus * jnp.maximum(mean, 0), 0)
-    return greedy.greedy_facility_location(blended, weights, valid, config.k, discount, power, ownership, first)
+    return greedy.greedy_facility_location(gram, p, valid, config.k, discount, power, ownership, first)
 
 
 def _bit(condition, status: Status):

@@ -1,0 +1,124 @@
+"""Batches of problems on the devices of this process: the query axis is split over them, and walked within each."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Int
+
+from georag_jax.config import SelectConfig
+from georag_jax.selection.batching import power_of_two
+from georag_jax.selection.program import Outcome, Problem, select_one
+
+QUERIES = "queries"
+CPU_CAPACITIES = (1, 16, 128)  # queries that a program on the CPU is compiled for; it computes no more than there are
+CPU_TOGETHER = {"sinkhorn": 16}  # queries whose operations are fused, so that starting one is paid for once
+ACCELERATOR_SHARE = 16  # of a device's memory one block may fill
+
+
+class Devices(NamedTuple):
+    """The devices that blocks run on, and how they are best used.
+
+    Attributes:
+        mesh: over the devices of this process.
+        is_cpu: whether they are CPUs: there a block is walked in small groups that stay in cache, elsewhere it is
+            computed at once.
+        memory: bytes of one device; None where it does not say.
+    """
+
+    mesh: Mesh
+    is_cpu: bool
+    memory: int | None
+
+
+def local_devices() -> Devices:
+    """All devices of this process on the default backend."""
+    devices = jax.local_devices()
+    memory = None if devices[0].platform == "cpu" else (devices[0].memory_stats() or {}).get("bytes_limit")
+    return Devices(Mesh(np.array(devices), (QUERIES,)), devices[0].platform == "cpu", memory)
+
+
+def largest_block(devices: Devices, bytes_each: int) -> int:
+    """Queries that one block may hold on all devices, given the working memory of one."""
+    if devices.is_cpu:
+        return CPU_CAPACITIES[-1] * devices.mesh.size
+    fit = (devices.memory or 2**33) // ACCELERATOR_SHARE // max(bytes_each, 1)
+    return max(1 << (fit.bit_length() - 1), 1) * devices.mesh.size if fit else devices.mesh.size
+
+
+class Spread(NamedTuple):
+    """How a block of queries lies on the devices.
+
+    Attributes:
+        places: [n] its rows of the padded block, in order; every device's own come first of its share.
+        counts: [devices] queries of each.
+        capacity: rows of each device.
+        together: queries computed at once.
+    """
+
+    places: np.ndarray
+    counts: np.ndarray
+    capacity: int
+    together: int
+
+
+def spread(count: int, config: SelectConfig, devices: Devices) -> Spread:
+    """Queries dealt out evenly. The CPU walks in small groups through what there is; others compute all at once."""
+    shards = devices.mesh.size
+    each = max(-(-count // shards), 1)
+    if devices.is_cpu:
+        capacity = next(size for size in CPU_CAPACITIES if size >= each)
+        together = min(capacity, CPU_TOGETHER.get(config.objective, 4))
+    else:
+        capacity = together = power_of_two(each)
+    counts = np.clip(count - each * np.arange(shards), 0, each).astype(np.int32)
+    numbers = np.arange(count)
+    return Spread(numbers // each * capacity + numbers % each, counts, capacity, together)
+
+
+def run(arrays: dict[str, np.ndarray], at: Spread, config: SelectConfig, devices: Devices) -> Outcome:
+    """One block in its padded layout, split over the devices, computed, and back on the host at its own size."""
+    problem = Problem._make(arrays.get(name) for name in Problem._fields)
+    placed = jax.device_put((problem, at.counts), NamedSharding(devices.mesh, PartitionSpec(QUERIES)))
+    outcome = jax.device_get(select_batch(*placed, config, at.together, devices.mesh))
+    return Outcome._make(field[at.places] for field in outcome)
+
+
+@partial(jax.jit, static_argnames=("config", "together", "mesh"))
+def select_batch(
+    problems: Problem, counts: Int[Array, " shards"], config: SelectConfig, together: int, mesh: Mesh
+) -> Outcome:
+    """``select_one`` over the leading axis, split over the mesh; compiled once for each set of shapes and settings.
+
+    Args:
+        problems: [shards * capacity, ...]
+        counts: of each shard's problems those that are to be computed, from its first; the others come out as zeros.
+        config: settings.
+        together: problems computed at once, a divisor of the capacity.
+        mesh: over the axis of queries.
+    """
+    one_shard = partial(_walk, config=config, together=together)
+    if mesh.size == 1:
+        return one_shard(problems, counts)
+    spec = PartitionSpec(QUERIES)
+    return jax.shard_map(one_shard, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(problems, counts)
+
+
+def _walk(problems: Problem, counts: Int[Array, " one"], config: SelectConfig, together: int) -> Outcome:
+    """As many groups of problems as it takes; what is not needed is not computed."""
+    some = jax.vmap(partial(select_one, config=config))
+    group = lambda start: jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, together), problems)
+    shapes = jax.eval_shape(some, problems)
+    if problems.candidates.shape[0] == together:
+        return some(problems)
+
+    def step(i, out: Outcome) -> Outcome:
+        start = i * together
+        write = lambda whole, part: jax.lax.dynamic_update_slice_in_dim(whole, part, start, 0)
+        return jax.tree.map(write, out, some(group(start)))
+
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.fori_loop(0, -(-counts[0] // together), step, zeros)
