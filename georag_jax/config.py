@@ -12,6 +12,7 @@ from georag_jax._errors import require
 
 Objective = Literal["sinkhorn", "facility_location", "entropic_facility_location", "mmr", "dpp", "cosine"]
 Solver = Literal["converged", "algorithm2"]
+Backend = Literal["xla", "pallas"]
 FirstPick = Literal["query", "demand"]
 Fusion = Literal["product", "linear"]
 Quality = Literal["overlap_novelty", "overlap", "uniform"]
@@ -42,6 +43,8 @@ class SelectConfig:
             paper's iterations, for every candidate). Read by "sinkhorn".
         epsilon: entropic regulariser > 0. Read by "sinkhorn" and "entropic_facility_location".
         iterations: of "algorithm2", >= 1.
+        backend: "xla", or "pallas" for a GPU kernel of our own in the part of "converged" that grows with K^2 (not yet
+            timed on one; interpreted, and slow, elsewhere).
         relevance_weight: in 0..1; 1 ranks by score alone, 0 by diversity alone. Read by "mmr" and "dpp".
         gate: multiply Delta W by 1 - the largest similarity to a pick (Eq. 12). Read by "sinkhorn".
         gate_losses: let the gate act where Delta W is negative as well. The paper's rule does, and so rewards
@@ -82,6 +85,7 @@ class SelectConfig:
     solver: Solver = "converged"
     epsilon: float = 0.01
     iterations: int = 100
+    backend: Backend = "xla"
     relevance_weight: float = 0.9
     gate: bool = True
     gate_losses: bool = False
@@ -134,6 +138,7 @@ class SelectConfig:
         for field, kind in (
             ("objective", Objective),
             ("solver", Solver),
+            ("backend", Backend),
             ("first_pick", FirstPick),
             ("fusion", Fusion),
             ("quality", Quality),

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from georag_jax.config import Solver
+from georag_jax.config import Backend, Solver
 from georag_jax.kernels import semidual
 from georag_jax.kernels.cost import cost
 from georag_jax.kernels.greedy import Greedy, filled, forced, nothing
@@ -28,6 +28,7 @@ def greedy_sinkhorn(
     gate: bool = True,
     gate_losses: bool = True,
     first: Int[Array, ""] | int = -1,
+    backend: Backend = "xla",
 ) -> Greedy:
     """Algorithm 1: each step picks the largest gate_i * Delta W_i (Eq. 12, 13).
 
@@ -46,13 +47,15 @@ def greedy_sinkhorn(
         gate: whether the gate acts.
         gate_losses: whether it acts on a negative Delta W as well (paper), which then favours the redundant.
         first: the forced first pick (the paper's cold start), or -1 for the smallest W(P, delta_i).
+        backend: "xla", or "pallas" for "converged" on a GPU.
 
     Cost: O(k K^2) for "converged" beyond the few candidates solved, O(k^2 K^2 iterations) for "algorithm2"; memory
     K x K.
     """
     if mask.shape[0] == 0:
         return nothing(k, gram.dtype)
-    steps, rule = min(k, mask.shape[0]), _Rule(gram, cost(gram), p, epsilon, solver, iterations, gate, gate_losses)
+    steps = min(k, mask.shape[0])
+    rule = _Rule(gram, cost(gram), p, epsilon, solver, iterations, gate, gate_losses, backend)
     alone = 1 - jnp.matmul(p, rule.costs, precision=HIGHEST)
     pick = forced(first, first_best(alone, mask, resolution(gram.dtype)), mask)
     picks = jnp.full(_width(steps, solver), -1, jnp.int32).at[0].set(pick)
@@ -78,6 +81,7 @@ class _Rule(NamedTuple):
     iterations: int
     gate: bool
     gate_losses: bool
+    backend: Backend
 
 
 class _State(NamedTuple):
@@ -134,7 +138,7 @@ def _solve(rule: _Rule, picks, has, state: _State, score):
         ), lambda *_: state.potentials
     size = picks.shape[0]
     solved = semidual.solve_with_each(
-        rule.costs, rule.p, picks, has, state.potentials[:size], rule.epsilon, score, state.free
+        rule.costs, rule.p, picks, has, state.potentials[:size], rule.epsilon, score, state.free, rule.backend
     )
 
     def potentials(pick, t):

@@ -25,7 +25,6 @@ order of theirs, leave when they have converged or when it falls below the best 
 the place.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -33,12 +32,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from georag_jax.config import Backend
 from georag_jax.kernels.numerics import HIGHEST, logsumexp
+from georag_jax.kernels.start import start_potentials
 
 SLOTS = 4  # candidates that are solved side by side
 STEPS = 60  # Newton steps after which a candidate leaves unconverged; at most 25 were needed on real pools
-POLISH = 3  # Newton steps on the start of the new column
-CLIP = 60.0  # exponents beyond it are 0 or 1 in a softmax of float32
 UNROLLED = 8  # columns up to which the elimination is written out
 
 
@@ -101,24 +100,28 @@ def solve_with_each(
     epsilon: float,
     score: Score,
     free: Bool[Array, " K"],
+    backend: Backend = "xla",
 ) -> Solved:
     """W(P, S + i), uniform on S + i, for every candidate i that may have the largest score.
 
     Args:
         costs: [K, K] symmetric.
-        p: [K] the demand, sums to 1; nothing is solved where all of it is 0.
+        p: [K] the demand, sums to 1; where all of it is 0 nothing is solved and every value is 0.
         picks: [T] candidates picked so far.
         has: [T] which of them exist, at least one.
         potentials: [T] of the picks' own problem, from the step before; any numbers that leave each column mass.
         epsilon: > 0.
         score: of values [n] of candidates [n]; must not grow with the value.
         free: [K] candidates that may be picked.
+        backend: of ``start_potentials``.
 
     Cost: O(K^2) for the bounds and O(K t^2) a Newton step, of which most candidates need none; memory K x K.
     """
     problem = _problem(costs, p, picks, has, potentials, epsilon)
-    start = _start(problem, max(math.ceil(math.log2(4 / epsilon)), 1))
-    bound = jnp.where(free, score(start.dual, jnp.arange(p.shape[0])), -jnp.inf)
+    theta, lifted = start_potentials(problem.scaled, problem.level, p, problem.target[-1], epsilon, backend)
+    start = Start(theta, _dual(problem, theta, lifted))
+    empty = ~(p > 0).any()
+    bound = jnp.where(free & ~empty, score(start.dual, jnp.arange(p.shape[0])), -jnp.inf)
     order = jnp.argsort(-bound)
     queue = _Queue(order, bound[order], 32 * float(jnp.finfo(costs.dtype).eps))
     state = _enter(problem, start, queue, _empty(problem))
@@ -126,7 +129,9 @@ def solve_with_each(
     state = jax.lax.while_loop(lambda state: (state.candidate >= 0).any(), step, state)
     shared = problem.theta[:, None] + state.result[:-1]
     own = start.theta + state.result[-1]
-    return Solved(state.value, state.error, jnp.concatenate([shared, own[None]]), jnp.isfinite(state.value).sum())
+    count = jnp.isfinite(state.value).sum()
+    value = jnp.where(empty, 0, state.value)
+    return Solved(value, state.error, jnp.concatenate([shared, own[None]]), count)
 
 
 def _problem(costs, p, picks, has, potentials, epsilon) -> Problem:
@@ -144,37 +149,6 @@ def _problem(costs, p, picks, has, potentials, epsilon) -> Problem:
         log_share=raw - level,
         level=level,
     )
-
-
-def _start(problem: Problem, halvings: int) -> Start:
-    """Solves sum_i p_i sigmoid(theta - x_i) = share for every candidate; x is its cost above the picks' level.
-
-    Halving on the step function that the sigmoids are from afar, to an interval of about 1; then Newton's damped steps.
-    """
-    share, x = problem.target[-1], problem.scaled + problem.level[:, None]
-
-    def halve(_, interval):
-        low, high = interval
-        middle = (low + high) / 2
-        short = jnp.matmul(problem.p, (x < middle).astype(x.dtype), precision=HIGHEST) < share
-        return jnp.where(short, middle, low), jnp.where(short, high, middle)
-
-    low, high = jax.lax.fori_loop(0, halvings, halve, (x.min(0), x.max(0)))
-    near = (low + high) / 2
-    odds = jnp.exp(jnp.clip(near - x, -CLIP, CLIP))
-
-    def polish(_, more):
-        s = jnp.exp(more) * odds
-        s = s / (1 + s)
-        held = jnp.matmul(problem.p, s, precision=HIGHEST)
-        spread = held - jnp.matmul(problem.p, s * s, precision=HIGHEST)
-        n = (share - held) / jnp.maximum(spread, jnp.finfo(s.dtype).tiny)
-        return jnp.clip(more + jnp.sign(n) * jnp.log1p(jnp.abs(n)), -CLIP / 3, CLIP / 3)
-
-    more = jax.lax.fori_loop(0, POLISH, polish, jnp.zeros_like(near))
-    # log(1 + e^(theta - x)), and the part of the exponent that was clipped
-    lifted = jnp.log(1 + jnp.exp(more) * odds) + jnp.maximum(near - x - CLIP, 0)
-    return Start(near + more, _dual(problem, near + more, jnp.matmul(problem.p, lifted, precision=HIGHEST)))
 
 
 def _dual(problem: Problem, own, lifted, shared: Float[Array, " n"] | float = 0.0):

@@ -1,5 +1,6 @@
 """Batches of problems on the devices of this process: the query axis is split over them, and walked within each."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from georag_jax.selection.program import Outcome, Problem, select_one
 
 QUERIES = "queries"
 CPU_CAPACITIES = (1, 16, 128)  # queries that a program on the CPU is compiled for; it computes no more than there are
-CPU_TOGETHER = {"sinkhorn": 16}  # queries whose operations are fused, so that starting one is paid for once
+CPU_TOGETHER = {"converged": 16, "algorithm2": 1}  # queries whose operations are one, by solver; 4 without one
 ACCELERATOR_SHARE = 16  # of a device's memory one block may fill
 
 
@@ -71,7 +72,7 @@ def spread(count: int, config: SelectConfig, devices: Devices) -> Spread:
     each = max(-(-count // shards), 1)
     if devices.is_cpu:
         capacity = next(size for size in CPU_CAPACITIES if size >= each)
-        together = min(capacity, CPU_TOGETHER.get(config.objective, 4))
+        together = min(capacity, CPU_TOGETHER[config.solver] if config.objective == "sinkhorn" else 4)
     else:
         capacity = together = power_of_two(each)
     counts = np.clip(count - each * np.arange(shards), 0, each).astype(np.int32)
@@ -107,13 +108,19 @@ def select_batch(
     return jax.shard_map(one_shard, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(problems, counts)
 
 
+def _alone(one: Callable, problems: Problem) -> Outcome:
+    """``vmap`` over a single problem, in which conditions stay conditions: one of their sides is computed, not both."""
+    return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], problems)))
+
+
 def _walk(problems: Problem, counts: Int[Array, " one"], config: SelectConfig, together: int) -> Outcome:
     """As many groups of problems as it takes; what is not needed is not computed."""
-    some = jax.vmap(partial(select_one, config=config))
-    group = lambda start: jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, together), problems)
-    shapes = jax.eval_shape(some, problems)
+    one = partial(select_one, config=config)
+    some = jax.vmap(one) if together > 1 else partial(_alone, one)
     if problems.candidates.shape[0] == together:
         return some(problems)
+    group = lambda start: jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, together), problems)
+    shapes = jax.eval_shape(jax.vmap(one), problems)
 
     def step(i, out: Outcome) -> Outcome:
         start = i * together

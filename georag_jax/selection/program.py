@@ -150,7 +150,7 @@ def _greedy(candidates, scores, to_query, p, affinity, weights, valid, config: S
     gram = unit_cosine(candidates, candidates)
     if config.objective == "sinkhorn":
         rule = (config.epsilon, config.solver, config.iterations, config.gate, config.gate_losses)
-        return greedy_sinkhorn(gram, p, valid, config.k, *rule, first)
+        return greedy_sinkhorn(gram, p, valid, config.k, *rule, first, config.backend)
     if config.objective == "entropic_facility_location":
         return greedy.greedy_entropic_facility_location(gram, p, valid, config.k, config.epsilon, first)
     return greedy.greedy_facility_location(gram, p, valid, config.k, discount, power, ownership, first)
