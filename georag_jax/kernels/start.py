@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from georag_jax.config import Backend
 from georag_jax.kernels.numerics import HIGHEST
 
-POLISH = 3  # Newton steps after halving
+POLISH = 1  # Newton steps after halving
 CLIP = 60.0  # exponents beyond it are 0 or 1 in a softmax of float32
 TILE = 32  # candidates that one program of the Pallas kernel solves
 
@@ -43,7 +43,7 @@ def start_potentials(
     Returns:
         theta [K], and the demand's mean of log(1 + exp(theta - x)) [K], by which the rows' levels rise there.
     """
-    halvings = max(math.ceil(math.log2(4 / epsilon)), 1)  # of costs in 0..2: to an interval of about 1
+    halvings = max(math.ceil(math.log2(1 / epsilon)), 1)  # of costs in 0..2: to an interval of a few units
     if backend == "pallas":
         return _pallas(scaled, level, p, share, halvings)
     mean = lambda terms: jnp.matmul(p, terms, precision=HIGHEST)

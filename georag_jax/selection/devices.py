@@ -16,7 +16,6 @@ from georag_jax.selection.program import Outcome, Problem, select_one
 
 QUERIES = "queries"
 CPU_CAPACITIES = (1, 16, 128)  # queries that a program on the CPU is compiled for; it computes no more than there are
-CPU_TOGETHER = {"converged": 16, "algorithm2": 1}  # queries whose operations are one, by solver; 4 without one
 ACCELERATOR_SHARE = 16  # of a device's memory one block may fill
 
 
@@ -25,8 +24,7 @@ class Devices(NamedTuple):
 
     Attributes:
         mesh: over the devices of this process.
-        is_cpu: whether they are CPUs: there a block is walked in small groups that stay in cache, elsewhere it is
-            computed at once.
+        is_cpu: whether they are CPUs: there a block is walked query by query, elsewhere it is computed at once.
         memory: bytes of one device; None where it does not say.
     """
 
@@ -66,13 +64,13 @@ class Spread(NamedTuple):
     together: int
 
 
-def spread(count: int, config: SelectConfig, devices: Devices) -> Spread:
-    """Queries dealt out evenly. The CPU walks in small groups through what there is; others compute all at once."""
+def spread(count: int, devices: Devices) -> Spread:
+    """Queries dealt out evenly. The CPU walks through what there is one by one; others compute all at once."""
     shards = devices.mesh.size
     each = max(-(-count // shards), 1)
     if devices.is_cpu:
         capacity = next(size for size in CPU_CAPACITIES if size >= each)
-        together = min(capacity, CPU_TOGETHER[config.solver] if config.objective == "sinkhorn" else 4)
+        together = 1  # in cache, and no query waits for one whose transport takes more steps
     else:
         capacity = together = power_of_two(each)
     counts = np.clip(count - each * np.arange(shards), 0, each).astype(np.int32)

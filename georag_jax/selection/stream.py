@@ -26,7 +26,7 @@ def run(inputs: Inputs, config: SelectConfig, progress: Callable[[int, int], obj
     m, rooms = batching.bucket(int(inputs.asked.max(initial=0)), 4), Rooms()
 
     def work(part: batching.Part) -> Outcome:
-        at = spread(len(np.arange(count)[part.rows]), config, devices)
+        at = spread(len(np.arange(count)[part.rows]), devices)
         layout = Layout(at.places, at.capacity * devices.mesh.size, part.size, m)
         return run_block(_complete(block(inputs, part.rows, layout, rooms)), at, config, devices)
 
