@@ -1,4 +1,7 @@
-"""Measurements: ``python -m benchmarks.quality`` for evidence coverage on real question sets."""
+"""Measurements on real question sets.
+
+``python -m benchmarks.quality`` for evidence coverage; ``python -m benchmarks run`` and ``report`` for speed.
+"""
 
 import os
 

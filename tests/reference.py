@@ -74,6 +74,41 @@ def sinkhorn(M, p, e, eps=0.01, iters=100):
     return (plan * M).sum((-1, -2)), np.abs(plan.sum(-1) - p).sum(-1)
 
 
+# --- the same problem, converged -------------------------------------------------------------------
+def transport_converged(M, p, e, eps=0.01, tolerance=1e-12):
+    """(W, error) of ``sinkhorn`` in the limit; error: L1 of the column marginal, the rows are exact.
+
+    Maximises sum_j e_j g_j - eps sum_i p_i lse_j((g_j - M_ij) / eps): epsilon is halved down to its value, and at each
+    one damped Newton steps alternate with Sinkhorn's update of g. Fails where that does not converge.
+    """
+    t, shape = M.shape[-1], M.shape[:-2]
+    M, p = np.swapaxes(M.reshape(-1, *M.shape[-2:]), 1, 2), p / p.sum()  # [n, t, K]
+    g, value, error = np.zeros(M.shape[:2]), np.zeros(len(M)), np.full(len(M), np.inf)
+    for at in eps * 2.0 ** np.arange(max(np.ceil(np.log2(1 / eps)), 0), -1, -1):
+        todo, enough = np.arange(len(M)), tolerance if at == eps else 1e-3
+        for _ in range(300):
+            z = (g[todo, :, None] - M[todo]) / at
+            s = np.exp(z - z.max(1, keepdims=True))
+            s /= s.sum(1, keepdims=True)
+            held = s @ p
+            error[todo], value[todo] = np.abs(held - e).sum(1), (p * s * M[todo]).sum((1, 2))
+            going = error[todo] > enough
+            todo, s, held = todo[going], s[going], held[going]
+            if not len(todo):
+                break
+            laplacian = -(s * p) @ np.swapaxes(s, 1, 2)
+            laplacian[:, range(t), range(t)] = 0
+            laplacian[:, range(t), range(t)] = -laplacian.sum(2)
+            newton = (np.linalg.pinv(laplacian, hermitian=True) @ (e - held)[:, :, None])[..., 0]
+            span = np.ptp(newton, axis=1, keepdims=True)
+            g[todo] += at * newton * np.log1p(span) / np.maximum(span, 1e-300)
+            z = (g[todo, :, None] - M[todo]) / at
+            log_s = z - logsumexp(z, axis=1, keepdims=True)
+            g[todo] += at * (np.log(e) - logsumexp(log_s, axis=2, b=p))
+    assert error.max() <= max(1e-10, tolerance), error.max()
+    return value.reshape(shape), error.reshape(shape)
+
+
 # --- coverage (Eq. 4 and its kin) ------------------------------------------------------------------
 def facility_location(G, p, S):
     return float(p @ np.maximum(G[:, list(S)], 0).max(1)) if len(S) else 0.0
@@ -153,6 +188,26 @@ def georag_trace(G, query_sim, p, k=5, eps=0.01, iters=100):
         best = int(np.argmax(score >= score.max() - 1e-12))
         scores.append(float(score[best] if S else 1 - W[best]))
         margins.append(float(score[best] - np.delete(score, best).max(initial=-np.inf)))
+        S.append(int(rest[best]))
+        current = W[best]
+    return S, scores, margins
+
+
+def georag_converged(G, first, p, k=5, eps=0.01, gate=True, gate_losses=True):
+    """Picks, scores and margins of Algorithm 1 over converged transport; ``first`` None for the smallest W alone."""
+    M, alone = 1 - G, p @ G
+    S, scores, margins = [int(np.argmax(alone)) if first is None else first], [], [np.inf]
+    current = float(p @ M[:, S[0]])
+    scores.append(1 - current)
+    while len(S) < min(k, len(p)):
+        rest = np.array([i for i in range(len(p)) if i not in S])
+        e = np.full(len(S) + 1, 1 / (len(S) + 1))
+        W, _ = transport_converged(np.stack([M[:, [*S, i]] for i in rest]), p, e, eps)
+        closed = 1 - G[np.ix_(rest, S)].max(1) if gate else np.ones(len(rest))
+        score = (current - W) * np.where((current - W < 0) & (not gate_losses), 1, closed)
+        best = int(np.argmax(score >= score.max() - 1e-12))
+        margins.append(float(score[best] - np.delete(score, best).max(initial=-np.inf)))
+        scores.append(float(score[best]))
         S.append(int(rest[best]))
         current = W[best]
     return S, scores, margins

@@ -181,4 +181,11 @@ BARS = (
         at_least=False,
         unit="",
     ),
+    Bar(
+        "pools of 20 to 500 in one batch, against their buckets one by one",
+        "ragged",
+        ratio("whole", "buckets"),
+        1.2,
+        at_least=False,
+    ),
 )

@@ -35,16 +35,28 @@ def put(value, *where):
 
 
 ANY = "candidates", "query", "subqueries", "scores", "affinity", "retrieved", "primary", "weights"
-RAGGED = {name: lambda x: [x[0].tolist(), x[1][:-1].tolist()] for name in (*ANY, "candidate_mask", "subquery_mask")}
+MASKS = "candidate_mask", "subquery_mask"
+SHORTENED = {  # argument that is one row short in query 1: the argument that then does not fit
+    **{name: name for name in (*ANY, *MASKS) if name != "primary"},
+    "candidates": "scores",
+    "subqueries": "affinity",
+}
+
+
+def short_row(x):
+    return [[*x[0].tolist()[:-1], x[0, -1, :-1].tolist()], x[1].tolist()]
+
+
 CASES = [  # argument, what is done to it, what the message says
-    *[(name, change, "rectangular") for name, change in RAGGED.items()],
+    *[(name, short_row, "rectangular") for name in ("candidates", "subqueries", "affinity", "retrieved")],
+    *[(name, lambda x: x.flat[0], "each query|shape") for name in (*ANY, *MASKS)],
     *[(name, lambda x: x.astype(str), "dtype") for name in ANY],
     *[(name, lambda x: x.astype(complex), "dtype") for name in ANY],
     *[(name, lambda x: x[..., :-1], "shape") for name in ("query", "subqueries", "scores", "affinity", "weights")],
     *[(name, lambda x: x[:1], "shape") for name in ANY[1:]],
     *[(name, lambda x: x[0], "shape|axes") for name in ANY[1:]],
-    *[(name, lambda x: x[:, :-1], "shape") for name in ("candidate_mask", "subquery_mask")],
-    *[(name, lambda x: x.astype(int), "bool") for name in ("candidate_mask", "subquery_mask")],
+    *[(name, lambda x: x[:, :-1], "shape") for name in MASKS],
+    *[(name, lambda x: x.astype(int), "bool") for name in MASKS],
     *[(n, put(v, 1, 2), "NaN or infinity.* query 1") for n in ("candidates", "subqueries") for v in (np.nan, np.inf)],
     *[(name, put(np.nan, 1, 2), "NaN or infinity.*row 2 of query 1") for name in ("scores", "weights")],
     ("query", put(-np.inf, 1, 3), "NaN or infinity.* query 1"),
@@ -76,6 +88,32 @@ def test_wrong_argument_is_named(name, change, says):
     arguments[name] = change(arguments[name])
     with pytest.raises(ValueError, match=rf"(?s)^{name}: expected .*{says}"):
         select(**arguments)
+
+
+@pytest.mark.parametrize("name, named", SHORTENED.items())
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist])
+def test_unequal_lists_that_do_not_fit_the_others_are_named(name, named, kind):
+    arguments = good()
+    first, second = arguments[name]
+    arguments[name] = [kind(first), kind(second[:-1])]
+    with pytest.raises(ValueError, match=f"^{named}: expected shape .* of query 1$"):
+        select(**arguments)
+
+
+def test_top_lists_of_the_queries_may_differ_in_length():
+    arguments = good()
+    want = select(**arguments)
+    padded = np.concatenate([arguments["primary"], np.full((B, 1), -1)], 1)
+    got = select(**arguments | {"primary": [padded[0], padded[1, :-1].tolist()]})
+    np.testing.assert_array_equal(got.quality, want.quality)
+
+
+@pytest.mark.parametrize("name", ["candidates", "subqueries", "affinity", "retrieved"])
+def test_rows_of_one_query_have_one_length(name):
+    arguments = good(batched=False)
+    rows = arguments[name].tolist()
+    with pytest.raises(ValueError, match=f"^({name}|candidates): expected"):
+        select(**arguments | {name: [*rows[:-1], rows[-1][:-1]]})
 
 
 @pytest.mark.parametrize("name, where", [("candidates", (2, 1)), ("subqueries", (1, 0)), ("scores", (2,))])

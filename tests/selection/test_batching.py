@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from instances import instance
 
 from georag_jax import SelectConfig, Selection, select
-from georag_jax.selection import batching
 
 K, M, D, B = 10, 4, 5, 3
 CONFIGS = [SelectConfig(k=4), SelectConfig(k=4, objective="sinkhorn", subqueries_kept=2)]
@@ -103,35 +102,3 @@ def test_one_candidate_one_number():
     got = select([[2.0]], [1.0], [[3.0]], config=CONFIGS[1])
     assert got.indices.tolist() == [0, -1, -1, -1]
     np.testing.assert_allclose([got.gains[0], got.demand[0]], 1, rtol=1e-6)
-
-
-def test_blocks_are_joined(monkeypatch):
-    arrays = batch(range(5))
-    whole = select(**arrays, config=CONFIGS[0])
-    monkeypatch.setattr(batching, "BLOCK_BYTES", 2 * 4 * K * K * 3)
-    assert len(list(batching.blocks(5, 4 * K * K * 3))) == 3
-    same(select(**arrays, config=CONFIGS[0]), whole)
-
-
-@pytest.mark.parametrize("queries, each", [(0, 1), (1, 10**12), (1000, 1), (7, 2**27), (300, 2**20)])
-def test_blocks_cover_the_batch_within_the_memory(queries, each):
-    parts = list(batching.blocks(queries, each))
-    assert [n for part in parts for n in range(part.start, part.stop)] == list(range(queries))
-    assert all((part.stop - part.start) * each <= max(batching.BLOCK_BYTES, each) for part in parts)
-
-
-def test_buckets():
-    for least in (4, 8):
-        sizes = [batching.bucket(n, least) for n in range(1, 1025)]
-        assert sizes == sorted(sizes)
-        assert all(size >= n and size % least == 0 for n, size in enumerate(sizes, 1))
-        assert all(size == batching.bucket(size, least) for size in sizes)
-    assert all(batching.bucket(n) <= 1.125 * n for n in range(64, 2049))
-    assert len({batching.bucket(n) for n in range(1, 257)}) <= 32
-    assert [batching.power_of_two(n) for n in (1, 2, 3, 64, 65)] == [1, 2, 4, 64, 128]
-
-
-def test_pad():
-    x = np.arange(6).reshape(2, 3)
-    np.testing.assert_array_equal(batching.pad(x, (3, 4), -1), [[0, 1, 2, -1], [3, 4, 5, -1], [-1] * 4])
-    assert batching.pad(x, (2, 3), 0) is x

@@ -13,7 +13,7 @@ from instances import instance
 
 import georag_jax
 from georag_jax import SelectConfig, Selection, Status, StopReason, select
-from georag_jax.selection.program import select_batch
+from georag_jax.selection.devices import select_batch
 
 K, M, D, PICKS = 10, 4, 5, 4
 SEEDS = st.integers(0, 10**6)
@@ -110,7 +110,7 @@ def test_sides_serve_the_subqueries(close):
 
 def test_scores_and_prior_temperature(close):
     case, scores = instance(1, K, M, D), np.linspace(-3, 9, K)
-    config = replace(PAPER, prior_temperature=2.0)
+    config = replace(PAPER, prior_temperature=2.0, k=2)
     got = select(**draw(1), scores=scores, weights=np.ones(M), config=config)
     close(got.demand, expected_demand(case, config, scores))
     close(got.scores, scores[got.indices])
@@ -161,7 +161,7 @@ def test_max_min_filter(close):
 
 @pytest.mark.parametrize("m", [9, 10])
 def test_nothing_to_filter_needs_no_vectors(m):
-    got = select(**draw(1, subqueries=None), affinity=np.full((m, K), 0.5), config=SelectConfig.preset("paper"))
+    got = select(**draw(1, subqueries=None), affinity=np.full((m, K), 0.5), config=replace(PAPER, k=2))
     assert got.quality.shape == (m,)
 
 
@@ -203,30 +203,31 @@ def test_first_pick(config):
 
 def test_not_converged_is_said():
     case = draw(1)
-    rough = select(**case, config=replace(PAPER, iterations=1))
+    rough = select(**case, config=replace(PAPER, k=2, iterations=1))
     assert rough.status & Status.NOT_CONVERGED
     assert rough.marginal_error > 1e-3
-    smooth = select(**case, config=replace(PAPER, epsilon=1.0, iterations=300))
+    smooth = select(**case, config=replace(PAPER, k=2, epsilon=1.0, iterations=300))
     assert not smooth.status & Status.NOT_CONVERGED
     assert smooth.marginal_error < 1e-3
 
 
 @every
 def test_more_slots_than_candidates(config):
-    got = select(**draw(1), config=replace(config, k=K + 3))
-    assert sorted(got.indices[:K]) == list(range(K))
-    assert (got.indices[K:] == -1).all()
+    few = PICKS - 2
+    got = select(**draw(1, candidates=draw(1)["candidates"][:few]), config=config)
+    assert sorted(got.indices[:few]) == list(range(few))
+    assert (got.indices[few:] == -1).all()
     for field in ("gains", "scores"):
-        assert (getattr(got, field)[K:] == 0).all()
-    np.testing.assert_allclose(got.coverage[K:], got.coverage[K - 1], rtol=1e-6)
+        assert (getattr(got, field)[few:] == 0).all()
+    np.testing.assert_allclose(got.coverage[few:], got.coverage[few - 1], rtol=1e-6)
     assert got.status & Status.POOL_EXHAUSTED
     assert got.stopped == StopReason.POOL_EXHAUSTED
 
 
-def test_a_prefix_is_the_selection_for_fewer_slots():
-    for config in CONFIGS.values():
-        long, short = (select(**draw(2), config=replace(config, k=k)) for k in (4, 2))
-        np.testing.assert_array_equal(long.indices[:2], short.indices)
+@every
+def test_a_prefix_is_the_selection_for_fewer_slots(config):
+    long, short = (select(**draw(2), config=replace(config, k=k)) for k in (PICKS, 2))
+    np.testing.assert_array_equal(long.indices[:2], short.indices)
 
 
 def test_center(close):
@@ -263,12 +264,13 @@ def test_length_of_vectors_does_not_matter(config, length, dtype):
 
 
 def test_float64_where_jax_has_it():
+    config = replace(PAPER, k=2, iterations=2)
     with jax.enable_x64(True):
-        got = select(**draw(1), config=PAPER)
+        got = select(**draw(1), config=config)
         assert {x.dtype.name for x in got if x is not None} == {"float64", "int32"}
         arrays = {name: x.astype(np.float32) for name, x in draw(1).items()}
         for given_lists in ({}, {"retrieved": np.arange(M)[:, None]}):
-            single = select(**arrays, **given_lists, config=PAPER)
+            single = select(**arrays, **given_lists, config=config)
             assert {x.dtype.name for x in single if x is not None} == {"float32", "int32"}
 
 
