@@ -121,7 +121,9 @@ def settings(config: gr.SelectConfig) -> dict[str, Any]:
     if config.objective != "facility_location":
         out["epsilon"] = config.epsilon
     if config.objective == "sinkhorn":
-        out |= {"iterations": config.iterations, "gate": config.gate, "gate_losses": config.gate_losses}
+        if config.solver == "algorithm2":
+            out["iterations"] = config.iterations
+        out |= {"solver": config.solver, "gate": config.gate, "gate_losses": config.gate_losses}
     return out
 
 

@@ -128,7 +128,8 @@ def test_the_presets_setting_is_the_preset(pool, monkeypatch):
 
 @pytest.mark.parametrize("first_pick, gate_losses", [("query", True), ("demand", False)])
 def test_transport_picks_as_the_package(pool, first_pick, gate_losses):
-    config = gr.SelectConfig(objective="sinkhorn", k=K, epsilon=0.1, first_pick=first_pick, gate_losses=gate_losses)
+    how = {"solver": "algorithm2", "epsilon": 0.1, "first_pick": first_pick, "gate_losses": gate_losses}
+    config = gr.SelectConfig(objective="sinkhorn", k=K, **how)
     got = gr.select(**pool.arguments, config=config)
     for i, vectors in enumerate(pool.arguments["candidates"].astype(float)):
         gram, first = vectors @ vectors.T, None

@@ -14,6 +14,7 @@ NAN, INF = float("nan"), float("inf")
 def test_presets():
     assert SelectConfig.preset("default") == SelectConfig()
     assert (PAPER.objective, PAPER.epsilon, PAPER.iterations) == ("sinkhorn", 0.01, 100)
+    assert (PAPER.solver, SelectConfig().solver) == ("algorithm2", "converged")
     assert (PAPER.alpha, PAPER.beta, PAPER.fusion) == (1, 1, "product")
     assert (PAPER.prior_temperature, PAPER.likelihood_temperature) == (1, None)
     assert (PAPER.gate, PAPER.gate_losses, PAPER.first_pick) == (True, True, "query")

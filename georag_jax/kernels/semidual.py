@@ -16,8 +16,9 @@ nothing, and the damping tends to 1 at the solution, where convergence is quadra
 *What float32 needs for that.* Every column must hold mass, or the Laplacian falls apart: the picks' columns start at
 the solution of the step before, the new one where it alone, with theirs fixed, would hold its share. Weights are sums
 of positive terms, and elimination on a Laplacian needs no subtraction, so that a column hanging by a thread still has
-an accurate step. Each step moves the logarithms of the plan that the one before has left, of which those that carry
-mass are near 0; theta - M / eps, computed anew, would be a difference of numbers of 100, where float32 resolves 1e-5.
+an accurate step; shares are held above 1e-20 there, which shortens the step of a thread too thin for float32. Each
+step moves the logarithms of the plan that the one before has left, of which those that carry mass are near 0; theta -
+M / eps anew would be a difference of numbers of 100, where float32 resolves 1e-5.
 
 *Which candidates are solved.* Any theta bounds W from below: D = W - eps times the mean entropy of the rows at the
 solution, and less elsewhere. The score falls as W grows, so a bound on W is one on the score; candidates enter in the
@@ -38,6 +39,7 @@ from georag_jax.kernels.start import start_potentials
 
 SLOTS = 4  # candidates that are solved side by side
 STEPS = 60  # Newton steps after which a candidate leaves unconverged; at most 25 were needed on real pools
+LEAST_SHARE = 1e-20  # of a row, in the Laplacian: columns that share less would come apart in float32
 UNROLLED = 8  # columns up to which the elimination is written out
 
 
@@ -271,7 +273,8 @@ def _moments(problem: Problem, own_costs: Float[Array, "n K"], exponents: Float[
     level = top + jnp.log(total)
     s = s / total
     plan = s * problem.p
-    weights = jnp.einsum("njk,nlk->jln", plan, s, precision=HIGHEST)
+    linked = jnp.where(jnp.isfinite(exponents), jnp.maximum(s, LEAST_SHARE), 0)
+    weights = jnp.einsum("njk,nlk->jln", linked * problem.p, linked, precision=HIGHEST)
     paid = jnp.einsum("jk,njk->n", problem.costs, plan[:, :-1], precision=HIGHEST)
     value = paid + jnp.einsum("nk,nk->n", own_costs, plan[:, -1], precision=HIGHEST)
     return exponents - level, weights, jnp.matmul(level[:, 0], problem.p, precision=HIGHEST), value

@@ -9,8 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from georag_jax.kernels.numerics import HIGHEST, logsumexp
 
-BLOCK = 10  # iterations between two changes of reference
-RANGE = 60.0  # largest |log| of a scaling against its reference: squares and products stay within float32
+BLOCK = 5  # updates between two changes of reference
+RANGE = 35.0  # largest |log| of a scaling at hand: what the kernel has flushed to 0, below e^-87, then weighs nothing
 
 
 class Transport(NamedTuple):
@@ -108,8 +108,9 @@ def sinkhorn_with_each(
     Cost: O(K^2 t iterations); memory K x K.
     """
     problem = _Scaled(costs / epsilon, p, picks, has, 1 / (has.sum() + 1).astype(costs.dtype))
-    zeros = lambda n: jnp.zeros((n, p.shape[0]), costs.dtype)
-    state = _Scalings(zeros(picks.shape[0]), zeros(1), jnp.zeros((), bool))
+    each = lambda n: jnp.ones((n, p.shape[0]), costs.dtype)
+    common = jnp.where(has[:, None], each(picks.shape[0]), 0)
+    state = _Scalings(jnp.zeros_like(common[:, 0]), jnp.zeros_like(each(1)), common, each(1), jnp.zeros((), bool))
     blocks, rest = divmod(iterations - 1, BLOCK)  # the last update stands apart: what it leaves is measured
     state = jax.lax.fori_loop(0, blocks, lambda _, s: _iterate(problem, s, BLOCK), state)
     state = _iterate(problem, state, rest)
@@ -129,83 +130,89 @@ class _Scaled(NamedTuple):
 
 
 class _Scalings(NamedTuple):
-    """Column potentials over epsilon of all K problems, and whether a scaling has left its range."""
+    """The column scalings of all K problems: exp of a whole number, the reference, times what is at hand.
 
+    Whole numbers are exact, so that a change of reference costs no digits; the potentials themselves reach 100.
+    ``outside``: whether what is at hand has left the range of float32.
+    """
+
+    common_reference: Float[Array, " t"]
+    own_reference: Float[Array, "1 K"]
     common: Float[Array, "t K"]
     own: Float[Array, "1 K"]
     outside: Bool[Array, ""]
 
 
-class _Reference(NamedTuple):
-    """What the scalings multiply until the reference moves: exp of potentials minus costs, each row's largest 1.
+class _Kernel(NamedTuple):
+    """What the scalings at hand multiply: exp of references minus costs, each row's largest 1.
 
     ``shared`` [t, K rows] has the picks' columns; ``own`` [K rows, K problems] the candidate's; ``damped`` what the
     shared ones lose in a row where the candidate's own is the largest.
     """
 
-    common: Float[Array, " t"]
     shared: Float[Array, "t K"]
     own: Float[Array, "K K"]
     damped: Float[Array, "K K"]
 
 
-def _refer(problem: _Scaled, state: _Scalings) -> _Reference:
-    middle = (state.common.max(1) + state.common.min(1)) / 2
-    shared = jnp.where(problem.has[:, None], middle[:, None] - problem.costs[problem.picks], -jnp.inf)
+def _refer(problem: _Scaled, state: _Scalings) -> tuple[_Kernel, _Scalings]:
+    """References moved to where the scalings are, so that those at hand are near 1; and the kernel for that."""
+    has = problem.has[:, None]
+    logs = jnp.log(jnp.where(has, state.common, 1))
+    common_shift = jnp.round((logs.max(1) + logs.min(1)) / 2)
+    own_shift = jnp.round(jnp.log(state.own))
+    common_reference, own_reference = state.common_reference + common_shift, state.own_reference + own_shift
+    shared = jnp.where(has, common_reference[:, None] - problem.costs[problem.picks], -jnp.inf)
     top = shared.max(0)
-    over = state.own - problem.costs - top[:, None]
+    over = own_reference - problem.costs - top[:, None]
     small = jnp.exp(-jnp.abs(over))
-    return _Reference(middle, jnp.exp(shared - top), jnp.where(over > 0, 1, small), jnp.where(over > 0, small, 1))
+    kernel = _Kernel(jnp.exp(shared - top), jnp.where(over > 0, 1, small), jnp.where(over > 0, small, 1))
+    common, own = state.common * jnp.exp(-common_shift)[:, None], state.own * jnp.exp(-own_shift)
+    return kernel, _Scalings(common_reference, own_reference, common, own, state.outside)
 
 
-def _rows(problem: _Scaled, at: _Reference, common, own) -> Float[Array, "K K"]:
+def _rows(problem: _Scaled, kernel: _Kernel, common, own) -> Float[Array, "K K"]:
     """The row scalings of all problems: p over the row sums."""
-    both = at.damped * jnp.matmul(at.shared.T, common, precision=HIGHEST) + at.own * own
+    both = kernel.damped * jnp.matmul(kernel.shared.T, common, precision=HIGHEST) + kernel.own * own
     return problem.p[:, None] / both
 
 
-def _columns(problem: _Scaled, at: _Reference, rows) -> tuple[Float[Array, "t K"], Float[Array, "1 K"]]:
-    shared = jnp.matmul(at.shared, at.damped * rows, precision=HIGHEST)
-    own = jnp.matmul(jnp.ones((1, rows.shape[0]), rows.dtype), at.own * rows, precision=HIGHEST)
+def _columns(problem: _Scaled, kernel: _Kernel, rows) -> tuple[Float[Array, "t K"], Float[Array, "1 K"]]:
+    shared = jnp.matmul(kernel.shared, kernel.damped * rows, precision=HIGHEST)
+    own = jnp.matmul(jnp.ones((1, rows.shape[0]), rows.dtype), kernel.own * rows, precision=HIGHEST)
     return jnp.where(problem.has[:, None], problem.target / shared, 0), problem.target / own
 
 
 def _iterate(problem: _Scaled, state: _Scalings, count: int) -> _Scalings:
-    at = _refer(problem, state)
+    kernel, state = _refer(problem, state)
 
     def update(_, scalings):
         common, own, low, high = scalings
-        common, own = _columns(problem, at, _rows(problem, at, common, own))
+        common, own = _columns(problem, kernel, _rows(problem, kernel, common, own))
         every = jnp.where(problem.has[:, None], common, own)
         low = jnp.minimum(low, jnp.minimum(every.min(), own.min()))
         return common, own, low, jnp.maximum(high, jnp.maximum(every.max(), own.max()))
 
     one = jnp.ones((), state.own.dtype)
-    start = (_exp_where(problem, state.common - at.common[:, None]), jnp.ones_like(state.own), one, one)
-    common, own, low, high = jax.lax.fori_loop(0, count, update, start)
+    common, own, low, high = jax.lax.fori_loop(0, count, update, (state.common, state.own, one, one))
     limit = jnp.exp(jnp.asarray(RANGE, one.dtype))
     inside = (low >= 1 / limit) & (high <= limit)  # False for NaN
-    moved = jnp.where(problem.has[:, None], at.common[:, None] + jnp.log(common), 0)
-    return _Scalings(moved, state.own + jnp.log(own), state.outside | ~inside)
+    return state._replace(common=common, own=own, outside=state.outside | ~inside)
 
 
 def _last(problem: _Scaled, state: _Scalings, costs) -> tuple[Float[Array, " K"], Float[Array, " K"], Bool[Array, ""]]:
     """The last update, with W and the row error that it leaves."""
-    at = _refer(problem, state)
-    start = _exp_where(problem, state.common - at.common[:, None])
-    rows = _rows(problem, at, start, jnp.ones_like(state.own))
-    common, own = _columns(problem, at, rows)
-    plan_shared, plan_own = at.damped * rows, at.own * rows * own
-    error = jnp.abs(plan_shared * jnp.matmul(at.shared.T, common, precision=HIGHEST) + plan_own - problem.p[:, None])
-    weighed = jnp.matmul(at.shared * costs[problem.picks], plan_shared, precision=HIGHEST)
+    kernel, state = _refer(problem, state)
+    rows = _rows(problem, kernel, state.common, state.own)
+    common, own = _columns(problem, kernel, rows)
+    plan_shared, plan_own = kernel.damped * rows, kernel.own * rows * own
+    plan_rows = plan_shared * jnp.matmul(kernel.shared.T, common, precision=HIGHEST) + plan_own
+    error = jnp.abs(plan_rows - problem.p[:, None]).sum(0)
+    weighed = jnp.matmul(kernel.shared * costs[problem.picks], plan_shared, precision=HIGHEST)
     value = (common * weighed).sum(0) + (plan_own * costs).sum(0)
     empty = ~(problem.p > 0).any()
     outside = (state.outside | ~jnp.isfinite(value).all()) & ~empty
-    return jnp.where(empty, 0, value), jnp.where(empty, 0, error.sum(0)), outside
-
-
-def _exp_where(problem: _Scaled, x: Float[Array, "t K"]) -> Float[Array, "t K"]:
-    return jnp.where(problem.has[:, None], jnp.exp(x), 0)
+    return jnp.where(empty, 0, value), jnp.where(empty, 0, error), outside
 
 
 def _literal_with_each(costs, p, picks, has, epsilon: float, iterations: int):

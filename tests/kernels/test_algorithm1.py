@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import make_goldens
 import numpy as np
 import pytest
 import reference
@@ -262,8 +263,32 @@ def test_many_picks_are_the_converged_ones(k):
     vectors = reference.unit(rng.normal(size=(24, 6)) + 0.5)
     gram, p = as32(vectors @ vectors.T), as32(rng.dirichlet(np.ones(24)))
     picks, scores, margins = reference.georag_converged(gram, 3, p / p.sum(), k, 0.1)
-    found = greedy_sinkhorn(jnp.float32(gram), jnp.float32(p), jnp.ones(24, bool), k, epsilon=0.1, first=3)
+    found = transport(jnp.float32(gram), jnp.float32(p), jnp.ones(24, bool), k, epsilon=0.1, first=3)
     same = k if min(margins) > 1e-5 else int(np.argmax(np.array(margins) < 1e-5))
     assert found.indices.tolist()[:same] == picks[:same]
     np.testing.assert_allclose(found.gains[:same], scores[:same], atol=1e-5)
     assert float(found.marginal_error) <= 3e-6
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("name", make_goldens.SETS)
+def test_converged_picks_of_real_pools_are_the_oracles(name, shared):
+    """At full width; the paper's demand and the softmax of the default, turn about."""
+    pools = make_goldens.full_width(name, 12, shared)
+    for b in range(12):
+        candidates, query, subqueries, lists = pools.row(b)
+        E = reference.unit(candidates.astype(float))
+        gram = as32(np.clip(E @ E.T, -1, 1))
+        p, _ = reference.paper_demand(candidates, query, subqueries, lists, range(len(E)))
+        if b % 2:
+            p = reference.likelihood(
+                E, reference.unit(subqueries.astype(float)), np.full(len(subqueries), 1 / 12), 0.04
+            )
+        p = as32(p / p.sum())
+        first, losses = int(np.argmax(E @ reference.unit(query.astype(float)))), b % 2 == 0
+        S, scores, margins = reference.georag_converged(gram, first, p / p.sum(), 5, gate_losses=losses)
+        got = transport(jnp.float32(gram), jnp.float32(p), jnp.ones(len(p), bool), 5, gate_losses=losses, first=first)
+        same = 5 if min(margins) > 1e-5 else int(np.argmax(np.array(margins) < 1e-5))
+        assert got.indices.tolist()[:same] == S[:same]
+        np.testing.assert_allclose(got.gains[:same], scores[:same], atol=1e-5)
+        assert float(got.marginal_error) <= 3e-6
