@@ -53,7 +53,7 @@ def greedy_facility_location(
     similarity = coverage.service(similarity, power, ownership)
     start = coverage.start_served(weight.shape[0], max(min(k, mask.shape[0]), 1), discount, similarity.dtype)
     gains = lambda served: coverage.marginal_gains(served, similarity, weight, discount)
-    return _greedy(gains, lambda s, i: coverage.serve(s, similarity[:, i]), start, mask, k, first)
+    return _greedy(gains, lambda s, i: coverage.serve(s, similarity[:, i]), start, mask, k, first, max(power, 1.0))
 
 
 def greedy_entropic_facility_location(
@@ -71,12 +71,15 @@ def greedy_entropic_facility_location(
     return _greedy(gains, step, jnp.zeros_like(weight), mask, k, first)
 
 
-def _greedy(gains: Callable, step: Callable, state, mask: Bool[Array, " K"], k: int, first) -> Greedy:
+def _greedy(
+    gains: Callable, step: Callable, state, mask: Bool[Array, " K"], k: int, first, amplified: float = 1.0
+) -> Greedy:
+    """``amplified``: what the power of the similarities makes of their last bits."""
     alone = gains(state)
     if mask.shape[0] == 0:
         return nothing(k, alone.dtype)
     # a gain is a difference of sums of this size: it resolves no finer than their last bits
-    tie = resolution(alone.dtype) * jnp.max(jnp.where(mask & ~jnp.isnan(alone), alone, 0))
+    tie = amplified * resolution(alone.dtype) * jnp.max(jnp.where(mask & ~jnp.isnan(alone), alone, 0))
     slots = jnp.arange(mask.shape[0])
 
     def pick(carry, wanted):

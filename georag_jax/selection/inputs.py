@@ -51,6 +51,8 @@ def read(
     candidates: ArrayLike, query: ArrayLike, optional: dict[str, ArrayLike | None], config: SelectConfig
 ) -> Inputs:
     """Coerces the arguments of ``select`` without copying arrays; ValueError names what has the wrong type or shape."""
+    if isinstance(candidates, list | tuple) and not len(candidates):  # a share without queries, of a list of pools
+        candidates, query, optional = np.zeros((0, 1, 1)), np.zeros((0, 1)), {}
     vectors, batched = _candidates(candidates)
     count, d = len(vectors), vectors[0].shape[1] if isinstance(vectors, list) else vectors.shape[2]
     given = {name: values for name, values in optional.items() if values is not None}
@@ -100,6 +102,7 @@ def _column(name: str, values: ArrayLike, batched: bool) -> Column:
         if one_each or _is_ragged(values):
             return [_typed(name, _array(name, each)) for each in values]
     array = _typed(name, _array(name, values))
+    require(array.ndim > 0 or not batched, name, "an array for each query", f"shape {list(array.shape)}")
     return array if batched else array[None]
 
 
@@ -126,8 +129,8 @@ def _array(name: str, values: ArrayLike) -> np.ndarray:
 
 def _typed(name: str, array: np.ndarray) -> np.ndarray:
     if name in ("candidate_mask", "subquery_mask"):
-        require(array.dtype == bool, name, "an array of bool", f"dtype {array.dtype}")
-        return array
+        require(array.dtype == bool or array.size == 0, name, "an array of bool", f"dtype {array.dtype}")
+        return array.astype(bool, copy=False)
     if name in ("retrieved", "primary"):
         return _integers(name, array)
     if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
@@ -165,6 +168,8 @@ def _check_shapes(name: str, column: Column, lengths: dict[str, np.ndarray], bat
     require(len(column) == count, name, f"{count} queries, as the candidates", len(column))
     for i, each in enumerate(column):
         wanted = [lengths[axis][i] if axis in lengths else axis for axis in axes]
+        if isinstance(column, list) and each.shape == (0,) and wanted[0] == 0:  # [] from a query that asks nothing
+            column[i] = each = np.zeros([0 if isinstance(n, str) else n for n in wanted], each.dtype)
         _check_shape(name, wanted, each.shape, f" of query {i}")
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+import jax
 import numpy as np
 
 from georag_jax.config import SelectConfig
@@ -25,13 +26,20 @@ def run(inputs: Inputs, config: SelectConfig, progress: Callable[[int, int], obj
     parts = batching.parts(inputs.used, largest_block(devices, _bytes_each(inputs, config)), workers)
     m, rooms = batching.bucket(int(inputs.asked.max(initial=0)), 4), Rooms()
 
+    # whether JAX is to compute in float64: what a context manager has set holds in its own thread alone
+    wide = bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+
     def work(part: batching.Part) -> Outcome:
         at = spread(len(np.arange(count)[part.rows]), devices)
         layout = Layout(at.places, at.capacity * devices.mesh.size, part.size, m)
-        return run_block(_complete(block(inputs, part.rows, layout, rooms)), at, config, devices)
+        with jax.enable_x64(wide):
+            return run_block(_complete(block(inputs, part.rows, layout, rooms)), at, config, devices)
 
     if len(parts) == 1:
-        return _gather(inputs, [(parts[0], work(parts[0]))])
+        outcome = work(parts[0])
+        if progress is not None:
+            progress(count, count)
+        return _gather(inputs, [(parts[0], outcome)])
     with ThreadPoolExecutor(workers) as threads:
         list(threads.map(lambda part: check(inputs, part.rows), parts))
         jobs = {threads.submit(work, part): part for part in parts}
@@ -82,7 +90,8 @@ def _longest(inputs: Inputs, axis: str) -> int:
     """The longest such axis of any query, of the arrays' own shape where there is no query."""
     if len(inputs.pool):
         return int((inputs.pool if axis == "K" else inputs.asked).max())
-    column = inputs.columns.get("candidates" if axis == "K" else "subqueries")
+    columns = inputs.columns
+    column = columns["candidates"] if axis == "K" else columns.get("subqueries", columns.get("affinity"))
     return column.shape[1] if isinstance(column, np.ndarray) else 0
 
 
