@@ -50,9 +50,9 @@ def check(inputs: Inputs, rows: Rows) -> None:
         if (array := get(name, 0)) is not None:
             _unit(name, array, masks[AXES[name][0]], inputs, where)
     for i, number in enumerate(where.queries):
-        here = where.only(i)
         pool = inputs.columns["candidates"][number][: sizes.K]
-        _unit("candidates", pool, masks["K"][i, : len(pool)], inputs, here, discard=True)
+        if inputs.center is not None or not _in_order(pool):
+            _unit("candidates", pool, masks["K"][i, : len(pool)], inputs, where.only(i))
 
 
 def block(inputs: Inputs, rows: Rows, layout: Layout, rooms: Rooms) -> dict[str, np.ndarray]:
@@ -162,6 +162,14 @@ class _Where(NamedTuple):
             raise ValueError(f"{name}: expected {expected}, got {got}{row}{of}")
 
 
+def _in_order(pool: np.ndarray) -> bool:
+    """Whether a quick look at the vectors [K, d] finds no NaN, infinity or zero vector; False may be a false alarm."""
+    if pool.dtype not in (np.float32, np.float64) or not pool.flags.c_contiguous or not pool[:, 0].all():
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.vdot(pool, pool)))
+
+
 def _unit(
     name: str,
     array: np.ndarray,
@@ -169,7 +177,6 @@ def _unit(
     inputs: Inputs,
     where: _Where,
     out: np.ndarray | None = None,
-    discard: bool = False,
 ) -> np.ndarray:
     """Rows of length 1 where the mask holds, zeros elsewhere; one pass where no row is out of the ordinary.
 
@@ -180,7 +187,6 @@ def _unit(
         inputs: what the array came with.
         where: for messages.
         out: what is written to; None for a new array.
-        discard: only look.
 
     Raises:
         ValueError: a row that counts has no direction.
@@ -193,11 +199,12 @@ def _unit(
         usual = bool((((squares > _SMALL) & (squares < _LARGE)) | ~mask).all())
     if not usual:
         array, squares = _scaled(name, array, mask, inputs, where)
-    if discard:
-        return array
     if not mask.all():
         array, squares = np.where(mask[..., None], array, 0), np.where(mask, squares, 1)
     out = np.empty(array.shape, inputs.dtype) if out is None else out
+    if (np.abs(squares - 1) < 4 * np.finfo(inputs.dtype).eps).all():  # nothing to do, as for most encoders' vectors
+        np.copyto(out, array, casting="same_kind")
+        return out
     return np.multiply(array, (1 / np.sqrt(squares))[..., None], out=out, casting="same_kind")
 
 

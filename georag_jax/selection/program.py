@@ -69,9 +69,10 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     like = likelihood(affinity, asking, valid, config.likelihood_temperature)
     p, silent = demand(prior, like, valid, config.alpha, config.beta, config.fusion)
 
-    picked = _greedy(candidates, scores, to_query, p, affinity, all_weights, valid, config)
+    gram = unit_cosine(candidates, candidates) if _needs_gram(config) else None
+    picked = _greedy(candidates, gram, scores, to_query, p, affinity, all_weights, valid, config)
     found = picked.indices >= 0
-    to_picks = unit_cosine(candidates, candidates[picked.indices])
+    to_picks = unit_cosine(candidates, candidates[picked.indices]) if gram is None else gram[:, picked.indices]
     short = ~found.all()
     status = (
         status
@@ -134,7 +135,12 @@ def _factors_within_pool(affinity, valid, mask, config: SelectConfig) -> quality
     return quality.validation_factors(jnp.where(jnp.isfinite(top), numbers, -1), jnp.isfinite(top), mask)
 
 
-def _greedy(candidates, scores, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
+def _needs_gram(config: SelectConfig) -> bool:
+    """Whether the objective compares all candidates with each other."""
+    return config.objective not in ("mmr", "dpp", "cosine") and config.service.demand_points == "candidates"
+
+
+def _greedy(candidates, gram, scores, to_query, p, affinity, weights, valid, config: SelectConfig) -> greedy.Greedy:
     if config.objective == "cosine" or config.objective in ("mmr", "dpp") and config.relevance_weight == 1:
         return top_relevance(scores, valid, config.k)
     if config.objective == "mmr":
@@ -147,7 +153,6 @@ def _greedy(candidates, scores, to_query, p, affinity, weights, valid, config: S
         mean = jnp.matmul(weights, affinity, precision=HIGHEST)
         blended = jnp.where(valid, (1 - consensus) * jnp.maximum(affinity, 0) + consensus * jnp.maximum(mean, 0), 0)
         return greedy.greedy_facility_location(blended, weights, valid, config.k, discount, power, ownership, first)
-    gram = unit_cosine(candidates, candidates)
     if config.objective == "sinkhorn":
         rule = (config.epsilon, config.solver, config.iterations, config.gate, config.gate_losses)
         return greedy_sinkhorn(gram, p, valid, config.k, *rule, first, config.backend)

@@ -59,8 +59,8 @@ def run(inputs: Inputs, config: SelectConfig, progress: Callable[[int, int], obj
 def _complete(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The program wants sub-queries or their affinity, be it of none."""
     if "subqueries" not in arrays and "affinity" not in arrays:
-        (count, _, d), m = arrays["candidates"].shape, arrays["subquery_mask"].shape[1]
-        arrays["subqueries"] = np.zeros((count, m, d), arrays["candidates"].dtype)
+        (count, size, _), m = arrays["candidates"].shape, arrays["subquery_mask"].shape[1]
+        arrays["affinity"] = np.zeros((count, m, size), arrays["candidates"].dtype)
     if "retrieved" in arrays:
         missing = batching.bucket(arrays["retrieved"].shape[2], 4) - arrays["retrieved"].shape[2]
         for name, fill in (("retrieved", -1), ("in_primary", False)):
