@@ -114,7 +114,7 @@ def test_an_error_that_is_no_number_misses_the_bar(stored):
 def test_report_from_a_small_dict(stored):
     text = report(json.loads(runner.layout(stored)))
     for said in (
-        "Of 13 bars, 7 are measured and 5 are met; missed: algorithm2 in a batch, against the straightforward program; "
+        "Of 14 bars, 7 are measured and 5 are met; missed: algorithm2 in a batch, against the straightforward program; "
         "peak memory of 10,000 questions above the inputs.",
         "| 100x | >= 80x | >= 250x | met | one 200x; two 100x |",
         "| 2,000 MiB | <= 1,024 MiB | <= 300 MiB | missed | default 2,000 MiB |",

@@ -13,6 +13,7 @@ TITLES = {
     "scaling": "Scaling",
     "error": "Marginal error",
     "memory": "Memory",
+    "ragged": "Pools of unequal size",
 }
 ABOUT = {
     "sinkhorn": "Ours start from the vectors and give NumPy arrays; the others are given Gram matrix, cosines to the "
@@ -31,6 +32,8 @@ ABOUT = {
     "error": "L1 error of a transport marginal, the largest over all steps and candidates of a question.",
     "memory": "One call of `select`, each config in a process of its own; resident memory above what inputs, imports "
     "and backend take. Compilation and results count.",
+    "ragged": "Pools of 20 to 500 candidates as one list, against one call for each bucket that it is sorted into. One "
+    "program is compiled for each bucket: the first call takes that long.",
 }
 PLOTS = {"scaling": "speed_scaling.png", "error": "speed_error.png", "memory": "speed_memory.png"}
 ALT = {"scaling": "latency by axis", "error": "marginal error against time", "memory": "peak memory"}
