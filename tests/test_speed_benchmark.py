@@ -131,7 +131,6 @@ def test_report_from_a_small_dict(stored):
 
 
 def test_report_command(stored, tmp_path, capsys):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     assert main(["report", "--out", str(tmp_path)]) == 1
     assert "python -m benchmarks run" in capsys.readouterr().err
     runner.write(tmp_path / "speed.json", stored)
