@@ -69,7 +69,7 @@ def greedy_sinkhorn(
         state, gains = jax.lax.scan(partial(_extend, rule, width), state, jnp.arange(t, stop))
         earned.append(gains)
         t = stop
-    return filled(state.picks[:steps], jnp.concatenate(earned), state.error, k)
+    return filled(state.picks[:steps], jnp.concatenate(earned), k, state.error)
 
 
 class _Rule(NamedTuple):

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from georag_jax.kernels.greedy import Greedy
-from georag_jax.kernels.mmr import as_greedy, squared_length, top_relevance, top_size
+from georag_jax.kernels.greedy import Greedy, filled
+from georag_jax.kernels.mmr import squared_length, top_relevance, top_size
 from georag_jax.kernels.numerics import HIGHEST, first_best, resolution, unit
 
 
@@ -63,7 +63,7 @@ def greedy_dpp(
     basis = jnp.zeros((max(steps - 1, 1), candidates.shape[1]), candidates.dtype)
     start = residual, basis, valid & (slots != first), first, spans
     _, (picks, gains) = jax.lax.scan(pick, start, jnp.arange(steps - 1))  # compiled once, whatever k
-    return as_greedy(jnp.append(first, picks), jnp.append(alone, gains), k)
+    return filled(jnp.append(first, picks), jnp.append(alone, gains), k)
 
 
 def rank_tolerance(candidates: Float[Array, "K d"]) -> float:

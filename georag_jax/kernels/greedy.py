@@ -92,7 +92,7 @@ def _greedy(
     steps = min(k, mask.shape[0])
     start = jnp.full(steps, -1, jnp.int32).at[0].set(first)
     _, (picks, earned) = jax.lax.scan(pick, (state, mask), start)  # compiled once, whatever k
-    return filled(picks, earned, jnp.zeros((), alone.dtype), k)
+    return filled(picks, earned, k)
 
 
 def forced(first, best: Int[Array, ""], free: Bool[Array, " K"]) -> Int[Array, ""]:
@@ -101,12 +101,13 @@ def forced(first, best: Int[Array, ""], free: Bool[Array, " K"]) -> Int[Array, "
     return jnp.where((first >= 0) & free[jnp.maximum(first, 0)], first, best)
 
 
-def filled(picks, earned, error: Float[Array, ""], k: int) -> Greedy:
-    """Picks and gains up to k, with -1 and 0 where there was nothing to pick."""
+def filled(picks, earned, k: int, error: Float[Array, ""] | None = None) -> Greedy:
+    """Picks and gains up to k, with -1 and 0 where there was nothing to pick; no error without transport."""
     missing = (0, k - picks.shape[0])
+    error = jnp.zeros((), earned.dtype) if error is None else error
     return Greedy(jnp.pad(picks, missing, constant_values=-1), jnp.pad(earned, missing), error)
 
 
 def nothing(k: int, dtype) -> Greedy:
     """No picks: the pool is empty."""
-    return filled(jnp.zeros(0, jnp.int32), jnp.zeros(0, dtype), jnp.zeros((), dtype), k)
+    return filled(jnp.zeros(0, jnp.int32), jnp.zeros(0, dtype), k)

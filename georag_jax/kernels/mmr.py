@@ -5,9 +5,9 @@ A candidate with a number that is not finite is never picked. A zero row has cos
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from georag_jax.kernels.greedy import Greedy
+from georag_jax.kernels.greedy import Greedy, filled, nothing
 from georag_jax.kernels.numerics import HIGHEST, first_best, resolution
 
 
@@ -26,7 +26,7 @@ def top_relevance(relevance: Float[Array, " K"], mask: Bool[Array, " K"], k: int
     """
     slots = jnp.arange(mask.shape[0])
     if slots.size == 0:
-        return as_greedy(jnp.zeros(0, jnp.int32), jnp.zeros(0, relevance.dtype), k)
+        return nothing(k, relevance.dtype)
     valid = mask & jnp.isfinite(relevance)
     tie = resolution(relevance.dtype) * top_size(relevance, valid)
 
@@ -35,7 +35,7 @@ def top_relevance(relevance: Float[Array, " K"], mask: Bool[Array, " K"], k: int
         return free & (slots != best), (best, jnp.where(best >= 0, relevance[best], 0))
 
     _, (picks, gains) = jax.lax.scan(pick, valid, length=min(k, slots.size))
-    return as_greedy(picks, gains, k)
+    return filled(picks, gains, k)
 
 
 def greedy_mmr(
@@ -81,7 +81,7 @@ def greedy_mmr(
     alone = jnp.where(first >= 0, relevance_weight * relevance[first], 0)
     start = jnp.full(slots.size, -jnp.inf, candidates.dtype), valid & (slots != first), first
     _, (picks, gains) = jax.lax.scan(pick, start, length=min(k, slots.size) - 1)  # compiled once, whatever k
-    return as_greedy(jnp.append(first, picks), jnp.append(alone, gains), k)
+    return filled(jnp.append(first, picks), jnp.append(alone, gains), k)
 
 
 def squared_length(candidates: Float[Array, "K d"]) -> Float[Array, " K"]:
@@ -95,10 +95,3 @@ def squared_length(candidates: Float[Array, "K d"]) -> Float[Array, " K"]:
 def top_size(relevance: Float[Array, " K"], valid: Bool[Array, " K"]) -> Float[Array, ""]:
     """|largest valid relevance|, 0 without one: not the largest size, which may be a stand-in for minus infinity."""
     return jnp.abs(jnp.where(valid.any(), jnp.max(jnp.where(valid, relevance, -jnp.inf)), 0))
-
-
-def as_greedy(picks: Int[Array, " t"], gains: Float[Array, " t"], k: int) -> Greedy:
-    """Fewer than k picks filled up with -1 and gain 0."""
-    missing = (0, k - picks.shape[0])
-    error = jnp.zeros((), gains.dtype)
-    return Greedy(jnp.pad(picks, missing, constant_values=-1), jnp.pad(gains, missing), error)

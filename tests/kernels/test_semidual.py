@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from instances import as32, instance
 
+from georag_jax.kernels import laplacian as laplacian_kernel
 from georag_jax.kernels import semidual
 from georag_jax.kernels.start import start_potentials
 
@@ -307,7 +308,7 @@ def test_a_solution_cut_short_says_so(monkeypatch):
 
 
 # --- elimination -----------------------------------------------------------------------------------
-laplacian = jax.jit(semidual.solve_laplacian)
+laplacian = jax.jit(laplacian_kernel.solve_laplacian)
 
 
 def graphs(seed, t, least, n=6):
@@ -366,6 +367,6 @@ def test_a_column_without_weights_stays_and_changes_nothing(t, empty):
 def test_written_out_is_the_loop(t, monkeypatch):
     weights, x = graphs(t, t, 2)
     arguments = jnp.float32(weights), jnp.float32(applied(weights, x))
-    written = semidual.solve_laplacian(*arguments)
-    monkeypatch.setattr(semidual, "UNROLLED", 0)
-    np.testing.assert_allclose(semidual.solve_laplacian(*arguments), written, atol=1e-5)
+    written = laplacian_kernel.solve_laplacian(*arguments)
+    monkeypatch.setattr(laplacian_kernel, "UNROLLED", 0)
+    np.testing.assert_allclose(laplacian_kernel.solve_laplacian(*arguments), written, atol=1e-5)
