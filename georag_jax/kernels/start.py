@@ -1,7 +1,8 @@
 """Where the column of a new candidate starts, the picks' columns being fixed: one scalar equation a candidate.
 
 These K equations of K terms are all the work that grows with K^2 in a step of the converged solver. XLA writes a K x K
-array for each pass over them; the Pallas kernel reads the costs once and keeps them in registers.
+array for each pass over them; the Pallas kernel reads the costs once and keeps them in registers. JAX 0.12 announces
+the end of Pallas's Triton backend, which it uses; the XLA path is the one that will always work.
 """
 
 import math

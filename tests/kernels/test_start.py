@@ -59,6 +59,7 @@ def test_the_gpu_kernel_in_the_selector():
     np.testing.assert_allclose(got.gains, want.gains, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")  # since JAX 0.12
 def test_the_gpu_kernel_is_lowered_for_a_gpu_in_a_batch(monkeypatch):
     """As far as can be told without one: batched, Pallas makes a Triton program of it."""
     monkeypatch.setattr(start.jax, "default_backend", lambda: "gpu")
