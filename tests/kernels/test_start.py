@@ -65,6 +65,8 @@ def test_the_gpu_kernel_is_lowered_for_a_gpu_in_a_batch(monkeypatch):
     monkeypatch.setattr(start.jax, "default_backend", lambda: "gpu")
     arrays = [jnp.stack([array] * 3) for array in problem(5, 0.01)]
     batched = jax.jit(jax.vmap(lambda *a: start_potentials(*a, jnp.float32(0.5), 0.01, "pallas")))
-    text = batched.trace(*arrays).lower(lowering_platforms=("cuda",)).as_text()
+    gpu = jax.sharding.AbstractDevice("NVIDIA H200", None, "gpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=gpu)):
+        text = batched.trace(*arrays).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
     assert "start_potentials" in text
