@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from georag_jax._errors import MissingExtraError, require
+from georag_jax.models.loading import NameTable, Rule, linear_rules, norm_rules
 
 try:
     from flax import nnx
@@ -78,6 +79,30 @@ _INERT = frozenset(
         "transformers_version",
         "use_cache",
     ]
+)
+
+# Checkpoints of a model with a head on top carry the prefix.
+_EMBEDDINGS, _LAYER = r"(?:bert\.)?embeddings\.", r"(?:bert\.)?encoder\.layer\.(\d+)\."
+
+BERT = NameTable(
+    rules=(
+        Rule(_EMBEDDINGS + r"word_embeddings\.weight", "words/embedding"),
+        Rule(_EMBEDDINGS + r"position_embeddings\.weight", "positions/embedding"),
+        Rule(_EMBEDDINGS + r"token_type_embeddings\.weight", "segments/embedding"),
+        *norm_rules(_EMBEDDINGS + "LayerNorm", "norm"),
+        *linear_rules(_LAYER + r"attention\.self\.query", r"layers/\1/query"),
+        *linear_rules(_LAYER + r"attention\.self\.key", r"layers/\1/key"),
+        *linear_rules(_LAYER + r"attention\.self\.value", r"layers/\1/value"),
+        *linear_rules(_LAYER + r"attention\.output\.dense", r"layers/\1/attention_output"),
+        *norm_rules(_LAYER + r"attention\.output\.LayerNorm", r"layers/\1/attention_norm"),
+        *linear_rules(_LAYER + r"intermediate\.dense", r"layers/\1/intermediate"),
+        *linear_rules(_LAYER + r"output\.dense", r"layers/\1/output"),
+        *norm_rules(_LAYER + r"output\.LayerNorm", r"layers/\1/output_norm"),
+    ),
+    ignored=(
+        _EMBEDDINGS + r"(?:position_ids|token_type_ids)",  # counters that older writers stored
+        r"(?:bert\.)?pooler\.dense\.(?:weight|bias)",  # feeds classification heads, not sentence vectors
+    ),
 )
 
 

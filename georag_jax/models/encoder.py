@@ -18,8 +18,8 @@ import numpy as np
 
 from georag_jax._errors import MissingExtraError, require
 from georag_jax._types import Kind
-from georag_jax.models.bert import BertConfig, abstract_bert
-from georag_jax.models.loading import BERT, load_state
+from georag_jax.models.bert import BERT, BertConfig, abstract_bert
+from georag_jax.models.loading import load_state
 from georag_jax.models.weights import name_of, sha256
 
 try:

@@ -46,37 +46,14 @@ class NameTable(NamedTuple):
     ignored: tuple[str, ...]
 
 
-def _linear(pattern: str, path: str) -> tuple[Rule, Rule]:
+def linear_rules(pattern: str, path: str) -> tuple[Rule, Rule]:
+    """The rules of a linear layer's weight and bias."""
     return Rule(pattern + r"\.weight", path + "/kernel", transpose=True), Rule(pattern + r"\.bias", path + "/bias")
 
 
-def _norm(pattern: str, path: str) -> tuple[Rule, Rule]:
+def norm_rules(pattern: str, path: str) -> tuple[Rule, Rule]:
+    """The rules of a layer norm's weight and bias."""
     return Rule(pattern + r"\.weight", path + "/scale"), Rule(pattern + r"\.bias", path + "/bias")
-
-
-# Checkpoints of a model with a head on top carry the prefix.
-_EMBEDDINGS, _LAYER = r"(?:bert\.)?embeddings\.", r"(?:bert\.)?encoder\.layer\.(\d+)\."
-
-BERT = NameTable(
-    rules=(
-        Rule(_EMBEDDINGS + r"word_embeddings\.weight", "words/embedding"),
-        Rule(_EMBEDDINGS + r"position_embeddings\.weight", "positions/embedding"),
-        Rule(_EMBEDDINGS + r"token_type_embeddings\.weight", "segments/embedding"),
-        *_norm(_EMBEDDINGS + "LayerNorm", "norm"),
-        *_linear(_LAYER + r"attention\.self\.query", r"layers/\1/query"),
-        *_linear(_LAYER + r"attention\.self\.key", r"layers/\1/key"),
-        *_linear(_LAYER + r"attention\.self\.value", r"layers/\1/value"),
-        *_linear(_LAYER + r"attention\.output\.dense", r"layers/\1/attention_output"),
-        *_norm(_LAYER + r"attention\.output\.LayerNorm", r"layers/\1/attention_norm"),
-        *_linear(_LAYER + r"intermediate\.dense", r"layers/\1/intermediate"),
-        *_linear(_LAYER + r"output\.dense", r"layers/\1/output"),
-        *_norm(_LAYER + r"output\.LayerNorm", r"layers/\1/output_norm"),
-    ),
-    ignored=(
-        _EMBEDDINGS + r"(?:position_ids|token_type_ids)",  # counters that older writers stored
-        r"(?:bert\.)?pooler\.dense\.(?:weight|bias)",  # feeds classification heads, not sentence vectors
-    ),
-)
 
 
 def load_state(path: Path, abstract: nnx.State, table: NameTable) -> nnx.State:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from georag_jax.models.bert import ACTIVATIONS, BertConfig, abstract_bert
-from georag_jax.models.loading import BERT, load_state
+from georag_jax.models.bert import ACTIVATIONS, BERT, BertConfig, abstract_bert
+from georag_jax.models.loading import load_state
 
 PARITY = {"rtol": 0, "atol": 1e-5}
 

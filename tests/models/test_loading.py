@@ -5,8 +5,8 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from georag_jax.models.bert import BertConfig, abstract_bert
-from georag_jax.models.loading import BERT, CheckpointError, load_state
+from georag_jax.models.bert import BERT, BertConfig, abstract_bert
+from georag_jax.models.loading import CheckpointError, load_state
 
 QUERY = "encoder.layer.1.attention.self.query.weight"
 
