@@ -1,17 +1,19 @@
 """Strict loading: every tensor of a checkpoint has a place, every place a tensor, or one error names them all."""
 
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.typing import DTypeLike
 
 from georag_jax._errors import MissingExtraError
 
 try:
     from flax import nnx
-    from safetensors.numpy import load_file
+    from safetensors import safe_open
 except ModuleNotFoundError as error:
     raise MissingExtraError((error.name or "flax").partition(".")[0], "models") from error
 
@@ -56,11 +58,21 @@ def norm_rules(pattern: str, path: str) -> tuple[Rule, Rule]:
     return Rule(pattern + r"\.weight", path + "/scale"), Rule(pattern + r"\.bias", path + "/bias")
 
 
+class _Tensor(NamedTuple):
+    """One tensor of a checkpoint: its name, the file it is in, and its shape as the network holds it."""
+
+    name: str
+    file: Path
+    shape: tuple[int, ...]
+    transpose: bool
+
+
 def load_state(path: Path, abstract: nnx.State, table: NameTable) -> nnx.State:
-    """Fills a state with the tensors of one safetensors file.
+    """Fills a state with the tensors of a checkpoint.
 
     Args:
-        path: the file.
+        path: a safetensors file, or a directory with ``model.safetensors`` or with shards and their index,
+            ``model.safetensors.index.json``.
         abstract: the wanted shapes and dtypes, as ``nnx.split`` of an abstract module gives them.
         table: the family's name rules.
 
@@ -74,38 +86,75 @@ def load_state(path: Path, abstract: nnx.State, table: NameTable) -> nnx.State:
     """
     places = [("/".join(map(str, path)), path, leaf) for path, leaf in nnx.to_flat_state(abstract)]
     wanted = {place: leaf for place, _, leaf in places}
-    found, problems = _place(load_file(path), table)
+    found, problems = _place(weight_files(path), table)
     problems += [
-        f"unexpected tensor {name} (no place {place})" for place, (name, _) in found.items() if place not in wanted
+        f"unexpected tensor {tensor.name} (no place {place})" for place, tensor in found.items() if place not in wanted
     ]
     problems += [f"missing tensor for {place}" for place in wanted if place not in found]
     problems += [
-        f"misshapen tensor {name}: expected {wanted[place].shape} at {place}, got {tensor.shape}"
-        for place, (name, tensor) in found.items()
+        f"misshapen tensor {tensor.name}: expected {wanted[place].shape} at {place}, got {tensor.shape}"
+        for place, tensor in found.items()
         if place in wanted and tensor.shape != wanted[place].shape
     ]
     if problems:
         raise CheckpointError(f"{path.name} does not fit the network: " + "; ".join(problems))
-    return nnx.from_flat_state(
-        [(path, leaf.replace(jnp.asarray(found[place][1], leaf.dtype))) for place, path, leaf in places]
-    )
+    arrays = _read({place: (found[place], leaf.dtype) for place, leaf in wanted.items()})
+    return nnx.from_flat_state([(path, leaf.replace(arrays[place])) for place, path, leaf in places])
 
 
-def _place(tensors: dict[str, np.ndarray], table: NameTable) -> tuple[dict[str, tuple[str, np.ndarray]], list[str]]:
-    """Place -> (name, tensor as the network holds it), and what could not be placed."""
-    found: dict[str, tuple[str, np.ndarray]] = {}
+def weight_files(path: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, in a fixed order.
+
+    Args:
+        path: one file, or a directory as ``load_state`` takes it.
+
+    Returns:
+        The file itself, the directory's only one, or its shards. A single file is preferred, as upstream does.
+
+    Raises:
+        FileNotFoundError: there is none, or the index names one that is not there.
+    """
+    single, index = path / "model.safetensors", path / "model.safetensors.index.json"
+    if not path.is_dir():
+        return [path]
+    if single.exists() or not index.exists():
+        return [single]
+    shards = sorted({path / name for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    if missing := [shard.name for shard in shards if not shard.exists()]:
+        raise FileNotFoundError(f"{path} lacks {', '.join(missing)}, which {index.name} names")
+    return shards
+
+
+def _place(files: list[Path], table: NameTable) -> tuple[dict[str, _Tensor], list[str]]:
+    """Place -> tensor, of which nothing but the shape is read, and what could not be placed."""
+    found: dict[str, _Tensor] = {}
     problems = []
-    for name, tensor in tensors.items():
-        if any(re.fullmatch(pattern, name) for pattern in table.ignored):
-            continue
-        place, transpose = _look_up(name, table)
-        if place is None:
-            problems.append(f"unexpected tensor {name} (no rule)")
-        elif place in found:
-            problems.append(f"tensors {found[place][0]} and {name} both go to {place}")
-        else:
-            found[place] = name, tensor.T if transpose else tensor
+    for file in files:
+        with safe_open(file, framework="numpy") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (not a mapping)
+                if any(re.fullmatch(pattern, name) for pattern in table.ignored):
+                    continue
+                place, transpose = _look_up(name, table)
+                shape = tuple(tensors.get_slice(name).get_shape())
+                if place is None:
+                    problems.append(f"unexpected tensor {name} (no rule)")
+                elif place in found:
+                    problems.append(f"tensors {found[place].name} and {name} both go to {place}")
+                else:
+                    found[place] = _Tensor(name, file, shape[::-1] if transpose else shape, transpose)
     return found, problems
+
+
+def _read(tensors: dict[str, tuple[_Tensor, DTypeLike]]) -> dict[str, jax.Array]:
+    """Place -> array; one tensor at a time is held twice."""
+    arrays = {}
+    for file in {tensor.file for tensor, _ in tensors.values()}:
+        with safe_open(file, framework="numpy") as opened:
+            for place, (tensor, dtype) in tensors.items():
+                if tensor.file == file:
+                    array = opened.get_tensor(tensor.name)
+                    arrays[place] = jnp.asarray(array.T if tensor.transpose else array, dtype)
+    return arrays
 
 
 def _look_up(name: str, table: NameTable) -> tuple[str | None, bool]:
