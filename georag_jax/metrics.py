@@ -1,5 +1,8 @@
-"""Evidence metrics of ranked picks against gold passages, with bootstrap intervals. NumPy alone."""
+"""Metrics of ranked picks against gold passages and of answers, with bootstrap intervals. NumPy alone."""
 
+import re
+import string
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,6 +44,44 @@ def recall_ceiling(pool: Sequence[str], gold: Sequence[str], k: int) -> np.ndarr
 def all_gold(recalls: np.ndarray) -> np.ndarray:
     """1 where the recall is complete, else 0; NaN stays NaN (Definition 4's coverage of all peaks)."""
     return np.where(np.isnan(recalls), np.nan, recalls >= 1)
+
+
+def exact_match(answer: str, accepted: Sequence[str]) -> float:
+    """1 where the answer equals an accepted one by HotpotQA's rules, else 0; NaN where none is accepted.
+
+    Case, punctuation, the articles and spacing do not count.
+
+    >>> exact_match("The  Elbe.", ["the river Elbe", "Elbe"])
+    1.0
+    """
+    if not accepted:
+        return np.nan
+    return float(_normal(answer) in {_normal(text) for text in accepted})
+
+
+def f1(answer: str, accepted: Sequence[str]) -> float:
+    """The best F1 of the answer's words against an accepted one, by HotpotQA's rules; NaN where none is accepted.
+
+    A yes or a no on either side earns nothing but for the same word on the other.
+
+    >>> round(f1("the river Elbe", ["Elbe"]), 3)
+    0.667
+    """
+    return max((_f1(_normal(answer), _normal(text)) for text in accepted), default=np.nan)
+
+
+def _f1(ours: str, theirs: str) -> float:
+    if ours != theirs and {ours, theirs} & {"yes", "no", "noanswer"}:
+        return 0.0
+    a, b = Counter(ours.split()), Counter(theirs.split())
+    same = (a & b).total()
+    return 2 * same / (a.total() + b.total()) if same else 0.0
+
+
+def _normal(text: str) -> str:
+    """Without case, punctuation, articles and superfluous spaces."""
+    bare = "".join(c for c in text.lower() if c not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def interval(values: np.ndarray, seed: int = 0) -> Interval:

@@ -58,3 +58,29 @@ def test_interval_leaves_out_missing_values_and_is_the_same_every_time():
 
 def test_interval_of_nothing():
     assert np.isnan(metrics.interval(np.array([]))).all()
+
+
+@pytest.mark.parametrize(
+    "answer, accepted, exact, f1",
+    [
+        ("The  Elbe.", ["elbe"], 1, 1),
+        ("river Elbe", ["the Elbe", "an elbe-river"], 0, 2 / 3),
+        ("an Elbe, a Loire", ["Loire Elbe"], 0, 1),
+        ("Elbe Elbe", ["Elbe"], 0, 2 / 3),
+        ("Yes.", ["yes"], 1, 1),
+        ("yes it is", ["yes"], 0, 0),
+        ("no", ["no man"], 0, 0),
+        ("", ["Elbe"], 0, 0),
+        ("the", ["A"], 1, 0),
+        ("theatre", ["atre"], 0, 0),
+        ("J.K. Rowling", ["JK Rowling"], 1, 1),
+    ],
+)
+def test_answers_by_the_rules_of_hotpotqa(answer, accepted, exact, f1):
+    assert metrics.exact_match(answer, accepted) == exact
+    assert metrics.f1(answer, accepted) == pytest.approx(f1)
+
+
+def test_answers_without_an_accepted_one_are_no_number():
+    assert np.isnan(metrics.exact_match("x", []))
+    assert np.isnan(metrics.f1("x", []))

@@ -1,4 +1,4 @@
-"""The command line: ``georag demo | index | select | evaluate | ask``.
+"""The command line: ``georag demo | index | select | ask | answer | evaluate | models``.
 
 Exit codes: 0 done; 1 the work failed; 2 wrong arguments or input; 130 interrupted.
 """
@@ -10,8 +10,8 @@ from importlib import import_module
 
 from georag_jax._errors import MissingExtraError
 
-COMMANDS = ("demo", "index", "select", "evaluate", "ask")
-RESUMABLE = ("index", "select")
+COMMANDS = ("demo", "index", "select", "ask", "answer", "evaluate")
+RESUMABLE = ("index", "select", "answer")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -61,6 +61,20 @@ class Part:
             self._file.seek(self._starts[identifier])
             yield self._file.readline()
 
+    def finish(self, out: Path, ids: Iterable[str]) -> None:
+        """Writes these records to ``out``, in the order of the ids and all at once, and removes the part.
+
+        Raises:
+            OSError: it cannot be written; the part is still there.
+        """
+        temporary = out.with_name(out.name + ".tmp")
+        with open(temporary, "wb") as file:
+            file.writelines(self.lines(ids))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, out)
+        self.remove()
+
     def remove(self) -> None:
         """Removes the file, as its records are elsewhere now."""
         if sys.platform == "win32":

@@ -4,18 +4,21 @@ import argparse
 import ast
 import json
 import platform
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from georag_jax._errors import require
 from georag_jax._jsonl import read_records, string_list, text_field
+from georag_jax.cli._llm import add_writer
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Question
 
 if TYPE_CHECKING:
-    from georag_jax._types import SubQuerySource
+    import numpy as np
+
+    from georag_jax._types import Encoder, Retriever, SubQuerySource
     from georag_jax.models import SentenceEncoder
     from georag_jax.pipeline import GeoRAG
 
@@ -45,24 +48,9 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--encoder", default="minilm", metavar="NAME|DIR", help="sentence encoder")
 
 
-def add_selection(parser: argparse.ArgumentParser) -> None:
+def add_selection(parser: argparse.ArgumentParser, llm_does: str) -> None:
     """The options that say where sub-queries come from and how chunks are selected."""
-    parser.add_argument("--llm", metavar="URL", help="OpenAI-compatible server that writes the sub-queries")
-    parser.add_argument("--model", metavar="NAME", help="model of --llm")
-    parser.add_argument(
-        "--llm-n",
-        type=int,
-        metavar="N",
-        default=argparse.SUPPRESS,
-        help="sub-queries to ask --llm for, for each question (default: 20)",
-    )
-    parser.add_argument(
-        "--llm-timeout",
-        type=float,
-        metavar="SECONDS",
-        default=argparse.SUPPRESS,
-        help="how long an answer of --llm may take (default: 60)",
-    )
+    add_writer(parser, llm_does)
     add_selector(parser)
     parser.add_argument("--candidates", type=int, default=200, help="size of the pool")
     parser.add_argument(
@@ -145,8 +133,15 @@ def _keep_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource") -> "GeoRAG":
-    """The pipeline over an index directory; what is wrong with options or index is found before the encoder loads."""
+def open_pipeline(
+    options: argparse.Namespace, subqueries: "Callable[[Retriever, Encoder], SubQuerySource]"
+) -> "GeoRAG":
+    """The pipeline over an index directory; what is wrong with options or index is found before the encoder loads.
+
+    Args:
+        options: of ``add_selection``.
+        subqueries: makes the source of sub-queries over the index' dense retriever and its encoder.
+    """
     from georag_jax.pipeline import GeoRAG
     from georag_jax.retrieval import open_index
 
@@ -158,50 +153,12 @@ def open_pipeline(options: argparse.Namespace, subqueries: "SubQuerySource") -> 
     return GeoRAG.over_index(
         index,
         encoder,
-        subqueries,
+        subqueries(index.dense, encoder),
         preset=options.preset,
         config=config,
         pool=getattr(options, "pool", None),
         similarity=getattr(options, "similarity", None),
         candidates=options.candidates,
-    )
-
-
-def subquery_source(options: argparse.Namespace, cache: str | None = None) -> "SubQuerySource":
-    """The server that --llm and --model name, its answers kept in a cache; or the decomposer, which needs neither."""
-    own = {name: getattr(options, f"llm_{name}") for name in ("n", "timeout") if hasattr(options, f"llm_{name}")}
-    require(options.llm is not None or not own, "--llm-n, --llm-timeout", "them with --llm", "no --llm")
-    require((options.llm is None) == (options.model is None), "--llm, --model", "both or neither", "one of them")
-    if options.llm is None:
-        from georag_jax.models.subqueries import Decomposer
-
-        return Decomposer()
-    from georag_jax.models.subqueries import ServerSubQueries
-
-    return ServerSubQueries(options.llm, options.model, cache=cache, **own)
-
-
-def llm_counts(source: "SubQuerySource") -> dict[str, int] | None:
-    """What became of a server's answers, by the names of its report; None for other sources."""
-    from georag_jax.models.subqueries import ServerSubQueries
-
-    return source.total_report._asdict() if isinstance(source, ServerSubQueries) else None
-
-
-def llm_line(counts: dict[str, int]) -> str:
-    """The counts in words.
-
-    >>> from georag_jax.models.subqueries import Report
-    >>> llm_line(Report(generated=9, duplicates=2, fallbacks=1)._asdict())
-    'sub-queries by the model: 9, dropped 2 repeated, 0 malformed, 0 surplus; questions left without any: 1'
-    """
-    dropped = ", ".join(
-        f"{counts[key]} {word}"
-        for key, word in (("duplicates", "repeated"), ("malformed", "malformed"), ("surplus", "surplus"))
-    )
-    return (
-        f"sub-queries by the model: {counts['generated']}, dropped {dropped}; "
-        f"questions left without any: {counts['fallbacks']}"
     )
 
 
@@ -228,3 +185,20 @@ def table(header: list[str], rows: list[list[str]]) -> str:
         [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))] for row in cells
     ]
     return "\n".join("  ".join(row).rstrip() for row in cells)
+
+
+def interval_of(values: "np.ndarray") -> list[float] | None:
+    """Mean and 95 % bootstrap interval, ready for JSON; None where there is no value."""
+    from georag_jax import metrics
+
+    found = metrics.interval(values)
+    return None if found.mean != found.mean else list(found)
+
+
+def shown(values: list[float] | None) -> str:
+    """An interval in words.
+
+    >>> shown([0.5, 0.25, 0.75])
+    '0.500 [0.250, 0.750]'
+    """
+    return "-" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"

@@ -1,12 +1,14 @@
-"""Score picks against gold passages, with 95 % bootstrap intervals; two files are compared question by question.
+"""Score picks and answers, with 95 % bootstrap intervals; two files are compared question by question.
 
 Prints, for the first 1, 2, .. picks: recall, the share of questions with all gold passages picked, what cosine alone
 and the best choice from the pool (the ceiling) would reach, redundancy (mean cosine between picks) and coverage (F_Q).
+Where lines have an "answer", as georag answer writes it, and questions have "answers": exact match and F1 by HotpotQA's
+rules, refusals, and citations.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ import numpy as np
 from georag_jax import metrics
 from georag_jax._errors import require
 from georag_jax._jsonl import number_list, read_records, string_list
-from georag_jax.cli._shared import few, read_questions, table
+from georag_jax.cli import _answers
+from georag_jax.cli._shared import few, interval_of, read_questions, shown, table
 from georag_jax.documents import Question
 
 
@@ -53,25 +56,38 @@ def run(options: argparse.Namespace) -> None:
     require(len(options.picks) <= 2, "PICKS.jsonl", "one file, or two to compare", len(options.picks))
     questions = {question.id: question for question in read_questions(options.queries)}
     scored = [score(path, questions) for path in options.picks]
-    for path, scores in zip(options.picks, scored, strict=True):
-        lacking = f"none for {few(scores.without_picks)}"
-        require(not (options.strict and scores.without_picks), path, "picks for every question (--strict)", lacking)
-    reports = [summary(path, scores) for path, scores in zip(options.picks, scored, strict=True)]
-    difference = compare(*scored) if len(scored) == 2 else None
+    answered = [_answers.score(path, questions) for path in options.picks]
+    for path, scores, answers in zip(options.picks, scored, answered, strict=True):
+        expected = "picks for questions with gold passages, or answers for questions with answers"
+        require(scores is not None or answers is not None, path, expected, "none")
+        lacking = [] if scores is None else scores.without_picks
+        wanted = "picks for every question (--strict)"
+        require(not (options.strict and lacking), path, wanted, f"none for {few(lacking)}")
+    reports = [
+        (None if s is None else summary(path, s), None if a is None else _answers.summary(path, a))
+        for path, s, a in zip(options.picks, scored, answered, strict=True)
+    ]
+    difference, answer_difference = None, None
+    if len(options.picks) == 2:
+        difference = _paired(compare, scored)
+        answer_difference = _paired(_answers.compare, answered)
     if options.json:
-        print(json.dumps({"files": reports, "difference": difference}))
+        files = [{"file": path, **(s or {}), "answers": a} for path, (s, a) in zip(options.picks, reports, strict=True)]
+        print(json.dumps({"files": files, "difference": difference, "answer_difference": answer_difference}))
         return
-    for report in reports:
-        print(_page(report))
+    for picks, answers in reports:
+        print("\n".join([*([_page(picks)] if picks else []), *([_answers.page(answers)] if answers else [])]))
     if difference is not None:
         print(_difference_page(options.picks, difference))
+    if answer_difference is not None:
+        print(_answers.difference_page(options.picks, answer_difference))
 
 
-def score(path: str | Path, questions: dict[str, Question]) -> Scores:
-    """Per-question scores of a picks file.
+def score(path: str | Path, questions: dict[str, Question]) -> Scores | None:
+    """Per-question scores of a picks file; None where no question of it has gold passages.
 
     Raises:
-        ValueError: a malformed line, an id that no question has, or no question with gold passages.
+        ValueError: a malformed line, or an id that no question has.
     """
     rows = []
     for line in read_records(path):
@@ -82,7 +98,8 @@ def score(path: str | Path, questions: dict[str, Question]) -> Scores:
         numbers = {key: number_list(line.record, key, line.where) for key in ("redundancy", "coverage")}
         rows.append((questions[identifier], lists, numbers))
     rows = [row for row in rows if row[0].gold_ids]
-    require(bool(rows), str(path), "picks for questions with gold passages", "none")
+    if not rows:
+        return None
     ids = [question.id for question, _, _ in rows]
     wanted = [question.id for question in questions.values() if question.gold_ids]
     k = max(max(len(lists["picks"]) for _, lists, _ in rows), 1)
@@ -120,7 +137,7 @@ def summary(path: str | Path, scores: Scores) -> dict[str, Any]:
     prefixes = []
     for j in range(complete.shape[1]):
         row: dict[str, Any] = {"k": j + 1, "all_gold_count": int(complete[:, j].sum())}
-        row |= {name: _interval(values[:, j]) for name, values in columns.items()}
+        row |= {name: interval_of(values[:, j]) for name, values in columns.items()}
         prefixes.append(row)
     left_out = {"without_picks": len(scores.without_picks), "without_gold": len(scores.without_gold)}
     return {
@@ -143,12 +160,12 @@ def compare(first: Scores, second: Scores) -> dict[str, Any]:
     for j in range(k):
         recalls = first.recall[one, j], second.recall[two, j]
         complete = metrics.all_gold(recalls[0]), metrics.all_gold(recalls[1])
-        gain, wins = _interval(recalls[0] - recalls[1]), complete[0] - complete[1]
+        gain, wins = interval_of(recalls[0] - recalls[1]), complete[0] - complete[1]
         prefixes.append(
             {
                 "k": j + 1,
                 "recall": gain,
-                "all_gold": _interval(wins),
+                "all_gold": interval_of(wins),
                 "won": int((wins > 0).sum()),
                 "lost": int((wins < 0).sum()),
             }
@@ -156,13 +173,12 @@ def compare(first: Scores, second: Scores) -> dict[str, Any]:
     return {"questions": len(pairs), "prefixes": prefixes}
 
 
+def _paired(comparison: Callable[[Any, Any], dict[str, Any]], pair: Sequence[Any]) -> dict[str, Any] | None:
+    return None if None in pair else comparison(*pair)
+
+
 def _padded(values: Sequence[float], k: int) -> np.ndarray:
     return np.concatenate([np.asarray(values, float)[:k], np.full(max(k - len(values), 0), np.nan)])
-
-
-def _interval(values: np.ndarray) -> list[float] | None:
-    found = metrics.interval(values)
-    return None if np.isnan(found.mean) else list(found)
 
 
 def _page(report: dict[str, Any]) -> str:
@@ -170,8 +186,8 @@ def _page(report: dict[str, Any]) -> str:
     rows = [
         [
             str(row["k"]),
-            _shown(row["recall"]),
-            _shown(row["all_gold"]),
+            shown(row["recall"]),
+            shown(row["all_gold"]),
             str(row["all_gold_count"]),
             _mean(row["cosine_all_gold"]),
             _mean(row["ceiling_all_gold"]),
@@ -190,15 +206,11 @@ def _page(report: dict[str, Any]) -> str:
 
 def _difference_page(files: Sequence[str], difference: dict[str, Any]) -> str:
     rows = [
-        [str(row["k"]), _shown(row["recall"]), _shown(row["all_gold"]), str(row["won"]), str(row["lost"])]
+        [str(row["k"]), shown(row["recall"]), shown(row["all_gold"]), str(row["won"]), str(row["lost"])]
         for row in difference["prefixes"]
     ]
     head = f"{files[0]} minus {files[1]}: {difference['questions']} questions of both, paired bootstrap"
     return head + "\n" + table(["k", "recall [95 %]", "all gold [95 %]", "won", "lost"], rows)
-
-
-def _shown(values: list[float] | None) -> str:
-    return "-" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
 
 
 def _mean(values: list[float] | None) -> str:

@@ -3,13 +3,15 @@
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from georag_jax.cli import main
 
-sys.path.append(str(Path(__file__).parents[1] / "models" / "subqueries"))
-from fake_server import FakeServer  # noqa: E402 (it lies beside the tests of the server's client)
+sys.path.append(str(Path(__file__).parents[1] / "models"))
+from fake_chat import FakeChat  # noqa: E402 (both lie beside the tests of the models)
+from fake_server import FakeServer  # noqa: E402
 
 ENCODER = str(Path(__file__).parents[1] / "models" / "data" / "tiny")
 TOPICS = ["river", "bridge", "opera", "novel", "canal", "mountain", "painter", "engine"]
@@ -53,6 +55,25 @@ def server(monkeypatch):
     fake = FakeServer()
     yield fake
     fake.close()
+
+
+@pytest.fixture
+def local(monkeypatch):
+    """A language model of this machine, as --llm tiny names it; what it answers is the test's to say."""
+    fake = FakeChat(lambda question, i, sampling: f"about the river {i}")
+
+    class LanguageModel:
+        @staticmethod
+        def from_path(name):
+            if name != "tiny":
+                raise ValueError(f"{name!r} is neither a file nor a known model")
+            return fake
+
+    module = ModuleType("language_model")
+    module.LanguageModel = LanguageModel
+    monkeypatch.setitem(sys.modules, "georag_jax.models.language_model", module)
+    monkeypatch.setattr("georag_jax.models.subqueries._draft.SAME", 2)  # all texts are alike to the random encoder
+    return fake
 
 
 @pytest.fixture

@@ -96,3 +96,74 @@ def test_a_file_that_scores_no_question(picks, capsys):
     (picks / "none.jsonl").write_text("")
     assert main(["evaluate", str(picks / "none.jsonl"), "--queries", str(picks / "queries.jsonl")]) == 2
     assert "none.jsonl: expected picks for questions with gold passages" in capsys.readouterr().err
+
+
+@pytest.fixture
+def answered(tmp_path):
+    """Two files of answers to three questions, of which one has gold passages and one no accepted answers."""
+    queries = [
+        {"id": "a", "question": "?", "answers": ["the Elbe", "river Elbe"], "gold_ids": ["a1"]},
+        {"id": "b", "question": "?", "answers": ["yes"]},
+        {"id": "c", "question": "?"},
+    ]
+    good = [
+        {"id": "a", "picks": ["a1", "x"], "answer": "Elbe", "citations": ["a1", "x"], "refused": False},
+        {"id": "b", "picks": [], "answer": "yes, it is", "citations": []},
+        {"id": "c", "picks": [], "answer": "whatever"},
+    ]
+    bad = [{"id": q, "picks": ["x"], "answer": "The passages do not say.", "refused": True} for q in "ab"]
+    for name, rows in (("queries", queries), ("good", good), ("bad", bad)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_answers_are_scored_where_they_are(answered, capsys):
+    command = ["evaluate", str(answered / "good.jsonl"), "--queries", str(answered / "queries.jsonl")]
+    assert main([*command, "--json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)["files"]
+    assert report["questions"] == 1
+    scores = report["answers"]
+    assert (scores["questions"], scores["of"]) == (2, 2)
+    assert scores["exact"][0] == 0.5
+    assert scores["f1"][0] == 0.5  # "yes, it is" earns nothing for "yes"
+    assert (scores["refused"][0], scores["cited"][0], scores["gold_cited"][0]) == (0, 0.5, 0.5)
+    assert main(command) == 0
+    page = capsys.readouterr().out
+    assert "good.jsonl: answers to 2 of 2 questions" in page
+    assert "exact match" in page
+
+
+def test_answers_of_two_files_are_compared(answered, capsys):
+    files = [str(answered / "good.jsonl"), str(answered / "bad.jsonl")]
+    assert main(["evaluate", *files, "--queries", str(answered / "queries.jsonl"), "--json"]) == 0
+    difference = json.loads(capsys.readouterr().out)["answer_difference"]
+    assert difference["questions"] == 2
+    assert difference["exact"][0] == 0.5
+    assert main(["evaluate", *files, "--queries", str(answered / "queries.jsonl")]) == 0
+    assert "answers to 2 questions of both, paired bootstrap" in capsys.readouterr().out
+
+
+def test_answers_alone_are_enough(answered, capsys):
+    rows = (answered / "queries.jsonl").read_text().replace(', "gold_ids": ["a1"]', "")
+    (answered / "queries.jsonl").write_text(rows)
+    command = ["evaluate", str(answered / "good.jsonl"), "--queries", str(answered / "queries.jsonl")]
+    assert main(command) == 0
+    page = capsys.readouterr().out
+    assert "answers to 2 of 2 questions" in page
+    assert "recall" not in page
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ({"id": "a", "picks": [], "answer": 3}, 'expected a string "answer", got int'),
+        ({"id": "a", "picks": [], "answer": "x", "refused": 1}, 'expected true or false as "refused", got 1'),
+        ({"id": "a", "picks": [], "answer": "x", "citations": [2]}, '"citations": expected a list of strings'),
+    ],
+)
+def test_wrong_answers_are_named_with_their_line(answered, row, message, capsys):
+    (answered / "wrong.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(["evaluate", str(answered / "wrong.jsonl"), "--queries", str(answered / "queries.jsonl")]) == 2
+    error = capsys.readouterr().err
+    assert "wrong.jsonl, line 1" in error
+    assert message in error

@@ -16,12 +16,14 @@ WRONG = [  # exit code 2 each
     (["--set", 'center={"a": 1}'], "--set: expected numbers, words, true, false or null"),
     (["--k", "0"], "k: expected an integer >= 1"),
     (["--candidates", "0"], "candidates: expected a pool size >= 1"),
-    ([*LLM], "--llm, --model: expected both or neither"),
-    (["--model", "x"], "--llm, --model: expected both or neither"),
-    (["--llm", "127.0.0.1:9", "--model", "x"], "base_url: expected an http:// or https:// address"),
+    ([*LLM], "--model: expected the model's name on the server that --llm addresses"),
+    (["--model", "x"], "--model, --llm-timeout: expected them with an http:// or https:// address as --llm"),
+    (["--llm", "127.0.0.1:9", "--model", "x"], "expected them with an http:// or https:// address as --llm"),
+    (["--llm", "tiny", "--llm-timeout", "3"], "expected them with an http:// or https:// address as --llm"),
     ([*LLM, "--model", "x", "--llm-n", "0"], "n: expected a positive number"),
     ([*LLM, "--model", "x", "--llm-timeout", "0"], "timeout: expected a positive number of seconds"),
-    (["--llm-n", "3"], "--llm-n, --llm-timeout: expected them with --llm"),
+    (["--llm-n", "3"], "--llm-n: expected it with --llm, got no --llm"),
+    (["--llm-rounds", "2"], "--llm-rounds: expected it with --llm, got no --llm"),
 ]
 
 

@@ -125,7 +125,7 @@ def test_an_upgrade_does_not_mix_picks(select, tmp_path, capsys, monkeypatch):
 
     out = tmp_path / "picks.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(command, "_finish", interrupted)
+        patch.setattr(command, "_flagged", interrupted)
         assert select(out) == 130
     monkeypatch.setattr(command, "__version__", "99.0")
     assert select(out) == 0

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from georag_jax.models._text import is_whole, without_thinking
+
 MAX_CHARACTERS = 300  # a longer sub-query is prose; encoders cut it anyway
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_THINKING_TAIL = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _ASKED_FOR = re.compile(r'"subquestions"\s*:\s*(?=\[)')  # the list of the schema that the request names
 _JSON_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*(:?)')
@@ -65,7 +65,7 @@ def parse(answer: str, cut: bool = False) -> Parsed:
     >>> parse("Sure! Here are two:\n1. Who wrote Emma?\n2. Jane Austen").subqueries
     ['Who wrote Emma?', 'Jane Austen']
     """
-    text = _THINKING_TAIL.sub("", _THINKING.sub("", answer)).strip()
+    text = without_thinking(answer)
     fence = _FENCE.search(text)
     body = fence.group(1).strip() if fence else text
     items = _json_items(body)
@@ -128,8 +128,7 @@ def _clean(items: Iterable[Any]) -> Parsed:
     for item in items:
         text = " ".join(item.split()).strip(_WRAPPING) if isinstance(item, str) else ""
         text = _LABEL.sub("", text, count=1).strip(_WRAPPING) if _LABEL.match(text) else text
-        # JSON can escape half of a surrogate pair, which neither files nor tokenizers take.
-        if len(re.findall(r"\w", text)) < 2 or any("\ud800" <= c <= "\udfff" for c in text):
+        if len(re.findall(r"\w", text)) < 2 or not is_whole(text):
             malformed += 1
         elif len(text) > MAX_CHARACTERS:
             kept.append(text[:MAX_CHARACTERS].rsplit(" ", 1)[0])

@@ -1,8 +1,10 @@
-"""What a language model is asked: three worked examples, then the question."""
+"""What a language model is asked: worked examples, then the question."""
 
 import json
+from collections.abc import Sequence
 
-PROMPT_VERSION = "1"
+from georag_jax.documents import Document
+from georag_jax.models._text import few_shot
 
 RESPONSE_FORMAT = {
     "type": "json_schema",
@@ -18,14 +20,14 @@ RESPONSE_FORMAT = {
     },
 }
 
-_SYSTEM = (
+_LIST_SYSTEM = (
     "You prepare searches. Break the user's question into short search queries, each of which stands alone: it names "
     "everything it is about and never says 'this', 'that film' or 'he'. Cover every fact that an answer needs: each "
     "step of a chain, each side of a comparison, each plausible reading. Where you know or suspect what lies between "
     "two steps, name it. Never repeat the question itself. Answer with JSON alone: "
     '{"subquestions": ["...", "..."]}'
 )
-_EXAMPLES = (
+_LIST_EXAMPLES = (
     (
         "In which country was the architect of the Sydney Opera House born?",
         (
@@ -50,23 +52,85 @@ _EXAMPLES = (
     ),
 )
 
+_SAMPLE_SYSTEM = (
+    "Break the question into the simple questions that must be answered first. Write one a line, nothing else. "
+    "Each line repeats the names it is about and makes sense on its own."
+)
+_SAMPLE_EXAMPLES = (
+    (
+        "In which country was the architect of the Sydney Opera House born?",
+        "Who was the architect of the Sydney Opera House?\nIn which country was Jørn Utzon born?",
+    ),
+    (
+        "Which river is longer, the Loire or the Elbe?",
+        "How long is the river Loire?\nHow long is the river Elbe?",
+    ),
+    (
+        "Who is the mayor of the town where the painter of The Scream died?",
+        "Who painted The Scream?\nWhere did Edvard Munch die?\nWho is the mayor of Oslo?",
+    ),
+    (
+        "Were the film Vertigo and the film Ran made by directors of the same nationality?",
+        "Who directed the film Vertigo?\nWho directed the film Ran?\n"
+        "What nationality was Alfred Hitchcock?\nWhat nationality was Akira Kurosawa?",
+    ),
+)
 
-def messages(question: str, most: int | None = None) -> list[dict[str, str]]:
-    """The chat that asks for the sub-queries of one question.
+_FOLLOW_SYSTEM = (
+    "Passages were found for a question. Write the simple questions that are still open, one a line, nothing else. "
+    "Use the names that the passages give; each line makes sense on its own."
+)
+_FOLLOW_EXAMPLES = (
+    (
+        "In which country was the architect of the Sydney Opera House born?",
+        "- Sydney Opera House: A performing arts centre in Sydney, designed by Jørn Utzon.",
+        "In which country was Jørn Utzon born?\nWhere did Jørn Utzon grow up?",
+    ),
+    (
+        "Which river is longer, the Loire or the Elbe?",
+        "- Loire: The Loire is the longest river in France, 1,006 km long.",
+        "How long is the river Elbe?",
+    ),
+    (
+        "Who is the mayor of the town where the painter of The Scream died?",
+        "- The Scream: A composition by the artist Edvard Munch.\n- Oslo: The capital of Norway.",
+        "Where did Edvard Munch die?\nWho is the mayor of Oslo?",
+    ),
+)
+_PASSAGE_SHOWN = 240  # characters; small models lose the question in longer ones
 
-    Args:
-        question: the question as asked.
-        most: how many sub-queries are wanted; None leaves the number to the model, as in the examples.
 
-    Returns:
-        Messages with a role and a content each: the instructions, three worked examples, the question.
+def list_messages(question: str, most: int) -> list[dict[str, str]]:
+    """The chat that asks for many sub-queries at once, as JSON.
 
-    >>> [m["role"] for m in messages("Who?")][-3:]
+    >>> list_messages("Who?", 5)[-1]["content"].splitlines()[-1]
+    'Write 5 different search queries for this question.'
+    """
+    examples = [(q, json.dumps({"subquestions": lines}, ensure_ascii=False)) for q, lines in _LIST_EXAMPLES]
+    wish = f"{question}\n\nWrite {most} different search queries for this question."
+    return few_shot(_LIST_SYSTEM, examples, wish)
+
+
+def sample_messages(question: str) -> list[dict[str, str]]:
+    """The chat that asks for the few sub-queries of one sample, as lines.
+
+    >>> [m["role"] for m in sample_messages("Who?")][-3:]
     ['user', 'assistant', 'user']
     """
-    chat = [{"role": "system", "content": _SYSTEM}]
-    for example, subquestions in _EXAMPLES:
-        answer = json.dumps({"subquestions": subquestions}, ensure_ascii=False)
-        chat += [{"role": "user", "content": example}, {"role": "assistant", "content": answer}]
-    wish = f"\n\nWrite {most} different search queries for this question." if most else ""
-    return [*chat, {"role": "user", "content": question + wish}]
+    return few_shot(_SAMPLE_SYSTEM, _SAMPLE_EXAMPLES, question)
+
+
+def follow_up_messages(question: str, passages: Sequence[Document]) -> list[dict[str, str]]:
+    """The chat that asks, with passages at hand, what is still open.
+
+    >>> follow_up_messages("Who?", [Document("1", "Emma is a novel.", "Emma")])[-1]["content"].splitlines()
+    ['Who?', 'Passages:', '- Emma: Emma is a novel.']
+    """
+    examples = [(f"{q}\nPassages:\n{notes}", lines) for q, notes, lines in _FOLLOW_EXAMPLES]
+    notes = "\n".join(f"- {p.title}: {_short(p.text)}" if p.title else f"- {_short(p.text)}" for p in passages)
+    return few_shot(_FOLLOW_SYSTEM, examples, f"{question}\nPassages:\n{notes}")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _PASSAGE_SHOWN else text[:_PASSAGE_SHOWN].rsplit(" ", 1)[0] + " ..."

@@ -10,7 +10,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from georag_jax.models.chat import Completion
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
@@ -19,15 +22,21 @@ _BODY_SHOWN = 300
 
 
 class ServerError(RuntimeError):
-    """A server that writes sub-queries refused or could not be reached.
+    """A language model's server refused or could not be reached.
 
     Attributes:
         status_code: the HTTP status; None where no usable answer came.
+        finished: completions of the chats that were done by then, by their position; so that they can be kept.
     """
 
-    def __init__(self, message: str, status_code: int | None = None):
+    def __init__(
+        self,
+        message: str,
+        status_code: int | None = None,
+        finished: Mapping[int, list[Completion]] | None = None,
+    ):
         super().__init__(message)
-        self.status_code = status_code
+        self.status_code, self.finished = status_code, finished or {}
 
 
 class Endpoint(NamedTuple):
