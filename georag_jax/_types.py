@@ -71,3 +71,17 @@ class SubQuerySource(Protocol):
     def subqueries(self, questions: Sequence[Question]) -> list[list[str]]:
         """For each question its sub-queries, in order; an empty list where there are none."""
         ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Reads a question and a passage together and says how well the passage serves the question.
+
+    ``fingerprint`` names model and settings that change scores.
+    """
+
+    fingerprint: str
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Scores [n] float32 of n pairs of question and passage, higher is better."""
+        ...

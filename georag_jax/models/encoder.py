@@ -1,4 +1,4 @@
-"""Texts to unit vectors: tokenise, run BERT over length-sorted batches, pool, normalise.
+"""Texts to unit vectors: tokenise, run an encoder over length-sorted batches, pool, normalise.
 
 Reference: Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks" (2019).
 
@@ -18,7 +18,9 @@ import numpy as np
 
 from georag_jax._errors import MissingExtraError, require
 from georag_jax._types import Kind
-from georag_jax.models.bert import BERT, BertConfig, abstract_bert
+from georag_jax.models.batches import batches, check_texts, default_batch_tokens, open_tokenizer, read_json, tokenise
+from georag_jax.models.bert import BERT, POOLED, abstract_bert, abstract_pooled
+from georag_jax.models.bert_config import BertConfig
 from georag_jax.models.loading import load_state
 from georag_jax.models.weights import name_of, sha256
 
@@ -28,18 +30,15 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError((error.name or "flax").partition(".")[0], "models") from error
 
-# Texts are padded to a multiple of this many tokens; queries are short, so half of it is a bucket too.
-_LENGTH_STEP = 32
-
-# Texts handed to the tokeniser at a time, so that its bulky results for a large corpus never exist all at once.
-_TOKENISER_CHUNK = 1024
+# What upstream calls the output of its Transformer module, and what is made of that here.
+_TOKENS, _POOLED = ("last_hidden_state", "token_embeddings"), ("pooler_output", "sentence_embedding")
 
 
 class EncoderSettings(NamedTuple):
     """What a sentence encoder's directory says beyond the network.
 
     Attributes:
-        pooling: "mean" over the tokens or "cls", the first one.
+        pooling: "mean" over the tokens; "cls", the first one; or "pooled", the network's own dense layer over that.
         max_length: tokens kept of a text, special ones included.
         lower_case: whether texts are lowered before they are tokenised.
         prompts: what is put before a query and before a document.
@@ -52,7 +51,7 @@ class EncoderSettings(NamedTuple):
 
 
 class SentenceEncoder:
-    """A BERT sentence encoder; implements ``georag_jax.Encoder``. Made by ``from_directory``.
+    """A BERT or RoBERTa sentence encoder; implements ``georag_jax.Encoder``. Made by ``from_directory``.
 
     Attributes:
         fingerprint: names weights, pooling and length, for example "minilm:53aa51172d14:mean:256".
@@ -70,11 +69,6 @@ class SentenceEncoder:
         batch_tokens: int,
     ):
         require(batch_tokens >= 1, "batch_tokens", "at least 1", batch_tokens)
-        vocabulary = tokenizer.get_vocab_size()
-        require(vocabulary <= config.vocab_size, "tokenizer", f"at most {config.vocab_size} tokens", vocabulary)
-        # A tokenizer.json may carry lengths of its own, which upstream overrides as well.
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(settings.max_length)
         self.fingerprint, self.dim, self.batch_tokens = fingerprint, config.hidden_size, batch_tokens
         self._leaves, self._config, self._tokenizer, self._settings = leaves, config, tokenizer, settings
 
@@ -84,8 +78,7 @@ class SentenceEncoder:
 
         Args:
             path: the directory.
-            batch_tokens: tokens of one batch, padding included. By default 1024 on a CPU, where larger batches leave
-                its caches, and 32768 elsewhere.
+            batch_tokens: tokens of one batch, padding included; by default ``default_batch_tokens()``.
 
         Returns:
             The encoder.
@@ -96,13 +89,14 @@ class SentenceEncoder:
             CheckpointError: the weights do not fit the network.
         """
         home = Path(path)
-        config = BertConfig.from_mapping(_read(home / "config.json"))
+        config = BertConfig.from_mapping(read_json(home / "config.json"))
         settings = read_settings(home, config)
-        state = load_state(home / "model.safetensors", abstract_bert(config)[1], BERT)
+        table = POOLED if settings.pooling == "pooled" else BERT
+        state = load_state(home / "model.safetensors", _abstract(config, settings.pooling)[1], table)
         if batch_tokens is None:
-            batch_tokens = 1024 if jax.default_backend() == "cpu" else 32768
-        tokenizer = Tokenizer.from_file(str(home / "tokenizer.json"))
-        fingerprint = _fingerprint(sha256(home / "model.safetensors"), settings)
+            batch_tokens = default_batch_tokens()
+        tokenizer = open_tokenizer(home, config.vocab_size, settings.max_length)
+        fingerprint = _fingerprint(sha256(home / "model.safetensors"), config, settings)
         return cls(jax.tree.leaves(state), config, tokenizer, settings, fingerprint, batch_tokens)
 
     def encode(
@@ -124,46 +118,21 @@ class SentenceEncoder:
             ValueError: an unknown kind.
         """
         require(kind in ("query", "document"), "kind", "'query' or 'document'", repr(kind))
-        ids = self._tokenise(texts, self._settings.prompts[kind])
-        lengths = np.array([len(row) for row in ids], np.int32)
+        check_texts(texts)
+        prompt, lower = self._settings.prompts[kind], self._settings.lower_case
+        prepare = lambda text: (prompt + text).lower() if lower else prompt + text
+        ids = tokenise(self._tokenizer, texts, prepare)
         vectors = np.zeros((len(ids), self.dim), np.float32)
-        order = np.argsort(-lengths, kind="stable")
         done = 0
-        while done < len(order):
-            length = _length_bucket(int(lengths[order[done]]), self._settings.max_length)
-            rows = order[done : done + max(1, self.batch_tokens // length)]
-            vectors[rows] = self._run([ids[i] for i in rows], lengths[rows], length)
-            done += len(rows)
+        for batch in batches(ids, self._settings.max_length, self.batch_tokens):
+            found = sentence_vectors(
+                self._leaves, batch.tokens, batch.lengths, config=self._config, pooling=self._settings.pooling
+            )
+            vectors[batch.places] = np.asarray(found)[: len(batch.places)]
+            done += len(batch.places)
             if progress is not None:
                 progress(done)
         return vectors
-
-    def _tokenise(self, texts: Sequence[str], prompt: str) -> list[np.ndarray]:
-        if isinstance(texts, str):
-            raise TypeError("texts: expected a sequence of str, got one str")
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"texts[{i}]: expected str, got {type(text).__name__}")
-        ids: list[np.ndarray] = []
-        for start in range(0, len(texts), _TOKENISER_CHUNK):
-            chunk = [prompt + text for text in texts[start : start + _TOKENISER_CHUNK]]
-            if self._settings.lower_case:
-                chunk = [text.lower() for text in chunk]
-            chunk = [text.encode("utf-8", "replace").decode("utf-8") for text in chunk]
-            ids += [np.array(row.ids, np.int32) for row in self._tokenizer.encode_batch_fast(chunk)]
-        return ids
-
-    def _run(self, ids: list[np.ndarray], lengths: np.ndarray, length: int) -> np.ndarray:
-        """Vectors [b, d] of at most one batch of texts, padded to few shapes so that few are compiled."""
-        rows = _row_bucket(len(ids), max(1, self.batch_tokens // length))
-        padded = np.zeros((rows, length), np.int32)
-        for row, text in zip(padded, ids, strict=False):
-            row[: len(text)] = text
-        padded_lengths = np.zeros(rows, np.int32)
-        padded_lengths[: len(ids)] = lengths
-        pooling = self._settings.pooling
-        vectors = sentence_vectors(self._leaves, padded, padded_lengths, config=self._config, pooling=pooling)
-        return np.asarray(vectors)[: len(ids)]
 
 
 # Flat leaves instead of a module: flattening one on every call costs more than running a short query.
@@ -174,24 +143,27 @@ def sentence_vectors(
     """Pooled, normalised hidden states.
 
     Args:
-        leaves: the weights, in the order of the leaves of ``abstract_bert(config)[1]``.
+        leaves: the weights, in the order of the leaves of ``abstract_bert(config)[1]``, or, for "pooled", of
+            ``abstract_pooled(config)[1]``.
         ids: [b, l] int32 token ids, padded on the right.
         lengths: [b] int32 tokens of each text; 0 for a row of padding.
         config: the network.
-        pooling: "mean" or "cls".
+        pooling: "mean", "cls" or "pooled".
 
     Returns:
         [b, d] float32 with unit rows; a row of padding is finite, without meaning.
     """
-    graph, abstract = abstract_bert(config)
+    graph, abstract = _abstract(config, pooling)
     model = nnx.merge(graph, jax.tree.unflatten(jax.tree.structure(abstract), leaves))
     mask = jnp.arange(ids.shape[1]) < lengths[:, None]
-    hidden = model(ids, mask)
-    if pooling == "cls":
-        pooled = hidden[:, 0]
+    output = model(ids, mask)
+    if pooling == "pooled":
+        pooled = output
+    elif pooling == "cls":
+        pooled = output[:, 0]
     else:
-        tokens = jnp.maximum(lengths, 1).astype(hidden.dtype)
-        pooled = jnp.where(mask[..., None], hidden, 0.0).sum(axis=1) / tokens[:, None]
+        tokens = jnp.maximum(lengths, 1).astype(output.dtype)
+        pooled = jnp.where(mask[..., None], output, 0.0).sum(axis=1) / tokens[:, None]
     return pooled / jnp.maximum(jnp.linalg.norm(pooled, axis=-1, keepdims=True), 1e-12)
 
 
@@ -209,35 +181,50 @@ def read_settings(home: Path, config: BertConfig) -> EncoderSettings:
         FileNotFoundError: a file is missing.
         ValueError: modules, pooling or settings that are not implemented; the message names them.
     """
-    modules = _read(home / "modules.json")
+    modules = read_json(home / "modules.json")
     kinds = [module["type"].rpartition(".")[2] for module in modules]
-    known = kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-    require(known, "modules.json", "Transformer, Pooling and perhaps Normalize", kinds)
+    known = kinds[:1] == ["Transformer"] and kinds[1:] in (["Pooling"], ["Pooling", "Normalize"], [], ["Normalize"])
+    require(known, "modules.json", "Transformer, perhaps Pooling and perhaps Normalize", kinds)
     require(modules[0]["path"] == "", "modules.json", "the Transformer in the directory itself", modules[0]["path"])
     main = home / "config_sentence_transformers.json"
-    prompts = _prompts(_read(main) if main.exists() else {}, normalised=len(kinds) == 3)
-    pooling = _pooling(_read(home / modules[1]["path"] / "config.json"), config, prompted=any(prompts.values()))
-    text = _read(home / "sentence_bert_config.json")
-    unknown = set(text) - {
+    prompts = _prompts(read_json(main) if main.exists() else {}, normalised=kinds[-1] == "Normalize")
+    text = read_json(home / "sentence_bert_config.json")
+    _check_transformer(text, _TOKENS if "Pooling" in kinds else _POOLED)
+    pooling = "pooled"
+    if "Pooling" in kinds:
+        raw = read_json(home / modules[1]["path"] / "config.json")
+        pooling = _pooling(raw, config, prompted=any(prompts.values()))
+    # Newer writers leave the length to the tokeniser's configuration.
+    length = text.get("max_seq_length") or read_json(home / "tokenizer_config.json")["model_max_length"]
+    max_length = min(int(length), config.longest)
+    return EncoderSettings(pooling, max_length, bool(text.get("do_lower_case", False)), prompts)
+
+
+def _check_transformer(raw: dict[str, Any], output: tuple[str, str]) -> None:
+    """Refuses a Transformer module with another task or output than the modules after it need."""
+    where = "sentence_bert_config.json"
+    unknown = set(raw) - {
         "max_seq_length",
         "do_lower_case",
         "transformer_task",
         "modality_config",
         "module_output_name",
     }
-    require(not unknown, "sentence_bert_config.json", "no field besides the known ones", sorted(unknown))
-    task = text.get("transformer_task", "feature-extraction")
-    require(task == "feature-extraction", "sentence_bert_config.json", "the task feature-extraction", task)
-    # Newer writers leave the length to the tokeniser's configuration.
-    length = text.get("max_seq_length") or _read(home / "tokenizer_config.json")["model_max_length"]
-    max_length = min(int(length), config.max_position_embeddings)
-    return EncoderSettings(pooling, max_length, bool(text.get("do_lower_case", False)), prompts)
+    require(not unknown, where, "no field besides the known ones", sorted(unknown))
+    task = raw.get("transformer_task", "feature-extraction")
+    require(task == "feature-extraction", where, "the task feature-extraction", task)
+    ways = raw.get("modality_config", {"text": {"method": "forward", "method_output_name": _TOKENS[0]}})
+    wanted = {"text": {"method": "forward", "method_output_name": output[0]}}
+    require(ways == wanted, where, f"the modality_config {wanted}", ways)
+    name = raw.get("module_output_name", _TOKENS[1])
+    require(name == output[1], where, f"the module_output_name {output[1]}", name)
 
 
 def _pooling(raw: dict[str, Any], config: BertConfig, prompted: bool) -> str:
-    # One name in newer files; in older ones a flag for each mode, of which several may be set.
+    # One name or a list of them in newer files; in older ones a flag for each mode, of which several may be set.
     flags = [key.removeprefix("pooling_mode_") for key, on in raw.items() if key.startswith("pooling_mode_") and on]
-    modes = [raw["pooling_mode"]] if "pooling_mode" in raw else flags
+    named = raw.get("pooling_mode", flags)
+    modes = [named] if isinstance(named, str) else named
     names = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
     require(len(modes) == 1 and modes[0] in names, "pooling", "one mode, mean or cls", modes)
     width = raw.get("embedding_dimension", raw.get("word_embedding_dimension"))
@@ -259,28 +246,18 @@ def _prompts(raw: dict[str, Any], normalised: bool) -> dict[Kind, str]:
     return {"query": given.get("query", ""), "document": document}
 
 
-def _fingerprint(weights_sha256: str, settings: EncoderSettings) -> str:
-    parts = [name_of(weights_sha256) or "bert", weights_sha256[:12], settings.pooling, str(settings.max_length)]
+def _abstract(config: BertConfig, pooling: str) -> tuple[nnx.GraphDef, nnx.State]:
+    return abstract_pooled(config) if pooling == "pooled" else abstract_bert(config)
+
+
+def _fingerprint(weights_sha256: str, config: BertConfig, settings: EncoderSettings) -> str:
+    parts = [
+        name_of(weights_sha256) or config.model_type,
+        weights_sha256[:12],
+        settings.pooling,
+        str(settings.max_length),
+    ]
     if settings.lower_case or any(settings.prompts.values()):
         text = json.dumps([settings.lower_case, settings.prompts["query"], settings.prompts["document"]])
         parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
     return ":".join(parts)
-
-
-def _length_bucket(length: int, longest: int) -> int:
-    """Padded length: half a step, or a multiple of the step, at most the longest."""
-    if length <= _LENGTH_STEP // 2:
-        return min(_LENGTH_STEP // 2, longest)
-    return min(-(-length // _LENGTH_STEP) * _LENGTH_STEP, longest)
-
-
-def _row_bucket(rows: int, most: int) -> int:
-    """Padded batch size: a power of four, at most the full batch."""
-    bucket = 1
-    while bucket < rows:
-        bucket *= 4
-    return min(bucket, most)
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -8,6 +8,12 @@ DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(scope="session")
+def data():
+    """Directory of the golden data."""
+    return DATA
+
+
+@pytest.fixture(scope="session")
 def tiny():
     """Directory of the tiny random encoder."""
     return DATA / "tiny"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from georag_jax.models.bert import ACTIVATIONS, BERT, BertConfig, abstract_bert
+from georag_jax.models.bert import BERT, abstract_bert
+from georag_jax.models.bert_config import ACTIVATIONS, BertConfig
 from georag_jax.models.loading import load_state
 
 PARITY = {"rtol": 0, "atol": 1e-5}
@@ -53,7 +54,7 @@ def test_the_tiny_checkpoint_has_no_size_at_its_default(tiny_config):
         "type_vocab_size": 2,
         "layer_norm_eps": 1e-12,
     }
-    assert defaults.keys() == {field.name for field in dataclasses.fields(BertConfig)}
+    assert defaults.keys() == {field.name for field in dataclasses.fields(BertConfig)} - {"model_type", "pad_token_id"}
     assert not [name for name, value in defaults.items() if tiny_config[name] == value]
 
 
@@ -108,7 +109,7 @@ def test_wrong_shapes_are_refused(config, state, ids, mask, segments, message):
 @pytest.mark.parametrize(
     "field, value",
     [
-        ("model_type", "roberta"),
+        ("model_type", "electra"),
         ("position_embedding_type", "relative_key"),
         ("is_decoder", True),
         ("is_encoder_decoder", True),
@@ -133,8 +134,17 @@ def test_heads_that_do_not_divide_the_width_are_refused(tiny_config, heads):
 
 def test_all_faults_of_a_config_are_reported_together(tiny_config):
     raw = {name: value for name, value in tiny_config.items() if name != "vocab_size"}
-    with pytest.raises(ValueError, match="vocab_size is missing; is_decoder=True .*; novel=1 .*; hidden_act='mish'"):
-        BertConfig.from_mapping(raw | {"is_decoder": True, "novel": 1, "hidden_act": "mish"})
+    fields = {"model_type": "roberta", "is_decoder": True, "novel": 1, "hidden_act": "mish", "pad_token_id": 39}
+    with pytest.raises(
+        ValueError, match="vocab_size is missing; is_decoder=True .*; novel=1 .*; hidden_act='mish'"
+    ) as e:
+        BertConfig.from_mapping(raw | fields)
+    assert str(e.value).endswith("pad_token_id=39 is not a number below max_position_embeddings - 1 = 39")
+
+
+def test_a_config_without_family_or_sizes_is_told_so():
+    with pytest.raises(ValueError, match="model_type is missing; vocab_size is missing; .*; pad_token_id is missing"):
+        BertConfig.from_mapping({})
 
 
 def test_values_without_effect_are_accepted(tiny_config):

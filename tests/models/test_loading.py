@@ -5,7 +5,8 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from georag_jax.models.bert import BERT, BertConfig, abstract_bert
+from georag_jax.models.bert import BERT, abstract_bert
+from georag_jax.models.bert_config import BertConfig
 from georag_jax.models.loading import CheckpointError, load_state
 
 QUERY = "encoder.layer.1.attention.self.query.weight"
