@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from georag_jax._errors import Status, require
-from georag_jax._types import Encoder, Retriever, SubQuerySource
+from georag_jax._types import Encoder, Reranker, Retriever, SubQuerySource
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Document, Question, Selection
 from georag_jax.retrieval.pool import fuse
@@ -19,6 +19,7 @@ Similarity = Literal["dense", "hybrid"]
 Preset = Literal["default", "paper"]
 OWN_LIST = 20  # R_j of Eq. 7: entries of a sub-query's own list
 BLOCK = 64  # questions that are worked on together
+RERANKED_BLOCK = 4  # the same with a reranker, which reads K chunks for each: results shall not be long in coming
 
 
 class SubQuery(NamedTuple):
@@ -35,7 +36,7 @@ class Pick:
     Attributes:
         document: the chunk.
         gain: of this pick in the objective.
-        score: cosine to the question.
+        score: cosine to the question, or the reranker's score where there is one.
         serves: the sub-queries that this pick serves best among all picks, with their similarity to it.
         mass: the demand it reclaims: the share of P_Q that lies on candidates nearer to this pick than to any other.
     """
@@ -86,6 +87,7 @@ class _Asked(NamedTuple):
     pool: np.ndarray
     candidates: np.ndarray
     affinity: np.ndarray
+    scores: np.ndarray | None
 
 
 class GeoRAG:
@@ -100,9 +102,13 @@ class GeoRAG:
         pool: "dense", the question's own top list (paper), or "multi_query", its reciprocal-rank fusion with the
             sub-queries' lists.
         candidates: K, the size of the pool, >= 1.
+        reranker: scores the question against each chunk of its pool; the selector then reads these scores in place of
+            the cosine to the question. Calibrated ones in 0..1 suit it: they are on the cosine's scale, for which the
+            prior's temperature and the relevance weight of "mmr" and "dpp" are set; raw logits would leave the prior
+            on a few chunks. It costs K readings a question.
 
     Raises:
-        ValueError: an unknown pool, or K < 1.
+        ValueError: an unknown pool, K < 1, or a reranker for a selector that reads no scores.
     """
 
     def __init__(
@@ -114,13 +120,21 @@ class GeoRAG:
         config: SelectConfig | None = None,
         pool: Pool = "multi_query",
         candidates: int = 200,
+        reranker: Reranker | None = None,
     ):
         require(pool in get_args(Pool), "pool", f"one of {list(get_args(Pool))}", repr(pool))
         require(candidates >= 1, "candidates", "a pool size >= 1", candidates)
         self.retriever, self.encoder, self.subqueries = retriever, encoder, subqueries
         self.dense: Retriever = getattr(retriever, "dense", retriever)
         self.config = SelectConfig() if config is None else config
-        self.pool, self.candidates = pool, candidates
+        self.pool, self.candidates, self.reranker = pool, candidates, reranker
+        require(
+            reranker is None or _reads_scores(self.config),
+            "reranker",
+            'a config that reads scores: the "paper" preset, objective "cosine", "mmr" or "dpp", or alpha > 0 with '
+            'demand_points "candidates"',
+            f"objective {self.config.objective!r} with alpha {self.config.alpha}, where it would change no pick",
+        )
 
     @classmethod
     def over_index(
@@ -134,6 +148,7 @@ class GeoRAG:
         pool: Pool | None = None,
         similarity: Similarity | None = None,
         candidates: int = 200,
+        reranker: Reranker | None = None,
     ) -> "GeoRAG":
         """The pipeline over an index on disk, with the pool and the similarity that belong to a preset.
 
@@ -146,16 +161,17 @@ class GeoRAG:
             pool: instead of the preset's.
             similarity: "dense" (cosine) or "hybrid" (cosine and BM25), instead of the preset's.
             candidates: K, the size of the pool, >= 1.
+            reranker: as for ``GeoRAG``.
 
         Raises:
-            ValueError: an unknown preset, pool or similarity, or K < 1.
+            ValueError: an unknown preset, pool or similarity, K < 1, or a reranker for a selector that reads no scores.
         """
         config = SelectConfig.preset(preset) if config is None else config
         pool = pool or ("dense" if preset == "paper" else "multi_query")
         similarity = similarity or ("dense" if preset == "paper" else "hybrid")
         require(similarity in get_args(Similarity), "similarity", f"one of {list(get_args(Similarity))}", similarity)
         retriever = index.hybrid if similarity == "hybrid" else index.dense
-        return cls(retriever, encoder, subqueries, config=config, pool=pool, candidates=candidates)
+        return cls(retriever, encoder, subqueries, config=config, pool=pool, candidates=candidates, reranker=reranker)
 
     def ask(self, question: str) -> Result:
         """The result of one question."""
@@ -173,8 +189,9 @@ class GeoRAG:
         """The same in blocks of questions, as they are done."""
         for question in questions:
             require(bool(question.text.strip()), "questions", "text", f"a blank question with id {question.id!r}")
-        for start in range(0, len(questions), BLOCK):
-            asked = self._retrieve(questions[start : start + BLOCK])
+        size = BLOCK if self.reranker is None else RERANKED_BLOCK
+        for start in range(0, len(questions), size):
+            asked = self._retrieve(questions[start : start + size])
             found = [one for one in asked if len(one.pool)]
             results = iter(self._describe(found, self._select(found)) if found else [])
             yield [next(results) if len(one.pool) else _nothing_found(one) for one in asked]
@@ -194,6 +211,7 @@ class GeoRAG:
             lists = self.retriever.search([*asked, *texts], vectors, self.candidates).numbers
             theirs = lists[len(asked) :]
             pools = [fuse(np.vstack([lists[i], theirs[rows[i]]]), self.candidates) for i in range(len(asked))]
+        scores = self._rerank(asked, pools)
         return [
             _Asked(
                 question=question,
@@ -205,6 +223,7 @@ class GeoRAG:
                 pool=pools[i],
                 candidates=self._candidates(pools[i], vectors.shape[1]),
                 affinity=self._affinity(texts[part], mine[part], pools[i]),
+                scores=scores[i],
             )
             for i, (question, part) in enumerate(zip(questions, rows, strict=True))
         ]
@@ -217,12 +236,26 @@ class GeoRAG:
             return np.zeros((len(texts), len(pool)), np.float32)
         return self.retriever.similarity(texts, vectors, pool)
 
+    def _rerank(self, asked: list[str], pools: list[np.ndarray]) -> list[np.ndarray] | list[None]:
+        """Scores of each question's pool; None where there is no reranker."""
+        if self.reranker is None:
+            return [None] * len(asked)
+        pairs = [
+            (question, document.full_text)
+            for question, pool in zip(asked, pools, strict=True)
+            for document in self.retriever.documents(pool.tolist())
+        ]
+        scores = self.reranker.score(pairs)
+        require(scores.shape == (len(pairs),), "reranker", f"{len(pairs)} scores", f"shape {scores.shape}")
+        return np.split(scores, np.cumsum([len(pool) for pool in pools])[:-1])
+
     def _select(self, asked: list[_Asked]) -> Selection:
         numbers = lambda of, a: pool_numbers(of, a.pool, len(a.pool))
         return select(
             [a.candidates for a in asked],
             np.stack([a.vector for a in asked]),
             [a.vectors for a in asked],
+            scores=None if self.reranker is None else [a.scores for a in asked],
             affinity=[a.affinity for a in asked],
             retrieved=[numbers(a.own, a) for a in asked],
             primary=[numbers(a.primary, a) for a in asked],
@@ -265,6 +298,13 @@ class GeoRAG:
             status=int(chosen.status),
             marginal_error=float(chosen.marginal_error),
         )
+
+
+def _reads_scores(config: SelectConfig) -> bool:
+    """Whether scores can change a pick."""
+    if config.objective in ("cosine", "mmr", "dpp"):
+        return True
+    return config.alpha > 0 and config.service.demand_points == "candidates"
 
 
 def pool_numbers(numbers: np.ndarray, pool: np.ndarray, size: int) -> np.ndarray:

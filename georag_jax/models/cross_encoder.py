@@ -20,6 +20,7 @@ from georag_jax.models.batches import batches, default_batch_tokens, open_tokeni
 from georag_jax.models.bert import abstract_classifier, classifier_table
 from georag_jax.models.bert_config import BertConfig
 from georag_jax.models.loading import load_state
+from georag_jax.models.reranking import sigmoid
 from georag_jax.models.weights import sha256
 
 try:
@@ -248,6 +249,6 @@ def _max_length(home: Path, config: BertConfig) -> int:
 
 def _calibrate(logits: np.ndarray) -> np.ndarray:
     if logits.shape[1] == 1:
-        return np.exp(-np.logaddexp(0, -logits))
+        return sigmoid(logits)
     shifted = np.exp(logits - logits.max(1, keepdims=True))
     return shifted / shifted.sum(1, keepdims=True)
