@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from georag_jax._errors import describe as describe
     from georag_jax._types import Encoder as Encoder
     from georag_jax._types import Hits as Hits
+    from georag_jax._types import Reranker as Reranker
     from georag_jax._types import Retriever as Retriever
     from georag_jax._types import SubQuerySource as SubQuerySource
     from georag_jax.config import SelectConfig as SelectConfig
@@ -31,6 +32,7 @@ __version__ = version("georag-jax")
 _HOMES = {
     "Encoder": "_types",
     "Hits": "_types",
+    "Reranker": "_types",
     "Retriever": "_types",
     "SubQuerySource": "_types",
     "MissingExtraError": "_errors",

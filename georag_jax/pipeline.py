@@ -128,13 +128,8 @@ class GeoRAG:
         self.dense: Retriever = getattr(retriever, "dense", retriever)
         self.config = SelectConfig() if config is None else config
         self.pool, self.candidates, self.reranker = pool, candidates, reranker
-        require(
-            reranker is None or _reads_scores(self.config),
-            "reranker",
-            'a config that reads scores: the "paper" preset, objective "cosine", "mmr" or "dpp", or alpha > 0 with '
-            'demand_points "candidates"',
-            f"objective {self.config.objective!r} with alpha {self.config.alpha}, where it would change no pick",
-        )
+        if reranker is not None:
+            check_scores_are_read(self.config, "reranker")
 
     @classmethod
     def over_index(
@@ -300,11 +295,16 @@ class GeoRAG:
         )
 
 
-def _reads_scores(config: SelectConfig) -> bool:
-    """Whether scores can change a pick."""
-    if config.objective in ("cosine", "mmr", "dpp"):
-        return True
-    return config.alpha > 0 and config.service.demand_points == "candidates"
+def check_scores_are_read(config: SelectConfig, argument: str) -> None:
+    """Refuses a selector for which scores would change no pick, so that none are computed in vain."""
+    in_demand = config.alpha > 0 and config.service.demand_points == "candidates"
+    require(
+        config.objective in ("cosine", "mmr", "dpp") or in_demand,
+        argument,
+        'settings that read scores: the "paper" preset, objective "cosine", "mmr" or "dpp", or alpha > 0 with '
+        'demand_points "candidates"',
+        f"objective {config.objective!r} with alpha {config.alpha}, where it would change no pick",
+    )
 
 
 def pool_numbers(numbers: np.ndarray, pool: np.ndarray, size: int) -> np.ndarray:

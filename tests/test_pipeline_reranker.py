@@ -91,7 +91,7 @@ def test_scores_shape_the_demand(dense):
 
 
 def test_a_reranker_that_could_change_nothing_is_refused(dense):
-    with pytest.raises(ValueError, match="reranker: expected a config that reads scores.*, got .*facility_location"):
+    with pytest.raises(ValueError, match="reranker: expected settings that read scores.*, got .*facility_location"):
         pipeline(dense, reranker=Likes("opera"))
     with pytest.raises(ValueError, match="with alpha 0.0, where it would change no pick"):
         pipeline(dense, reranker=Likes("opera"), config=SelectConfig(demand_points="candidates"))

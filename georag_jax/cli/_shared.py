@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from georag_jax._errors import require
 from georag_jax._jsonl import read_records, string_list, text_field
 from georag_jax.cli._llm import add_writer
+from georag_jax.cli._reranker import add_reranker, load_reranker
 from georag_jax.config import SelectConfig
 from georag_jax.documents import Question
 
@@ -66,6 +67,7 @@ def add_selection(parser: argparse.ArgumentParser, llm_does: str) -> None:
         help="cosine, or cosine and BM25 (default: hybrid; dense for paper)",
     )
     add_encoder(parser)
+    add_reranker(parser)
 
 
 def add_selector(parser: argparse.ArgumentParser) -> None:
@@ -142,10 +144,12 @@ def open_pipeline(
         options: of ``add_selection``.
         subqueries: makes the source of sub-queries over the index' dense retriever and its encoder.
     """
-    from georag_jax.pipeline import GeoRAG
+    from georag_jax.pipeline import GeoRAG, check_scores_are_read
     from georag_jax.retrieval import open_index
 
     config = config_of(options)
+    if options.reranker is not None:
+        check_scores_are_read(config, "--reranker")
     require(options.candidates >= 1, "--candidates", "a pool size >= 1", options.candidates)
     open_index(options.index)
     encoder = load_encoder(options.encoder)
@@ -159,6 +163,7 @@ def open_pipeline(
         pool=getattr(options, "pool", None),
         similarity=getattr(options, "similarity", None),
         candidates=options.candidates,
+        reranker=None if options.reranker is None else load_reranker(options.reranker),
     )
 
 

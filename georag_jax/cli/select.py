@@ -134,6 +134,7 @@ def _settings(options: argparse.Namespace, pipeline: "GeoRAG", writer: Writer) -
         "candidates": pipeline.candidates,
         "retriever": type(pipeline.retriever).__name__,
         "encoder": pipeline.encoder.fingerprint,
+        "reranker": None if pipeline.reranker is None else pipeline.reranker.fingerprint,
         "llm": writer.settings(),
         "skip_missing": options.skip_missing,
         "files": {name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for name, path in files.items()},
