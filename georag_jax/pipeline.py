@@ -250,7 +250,7 @@ class GeoRAG:
             [a.candidates for a in asked],
             np.stack([a.vector for a in asked]),
             [a.vectors for a in asked],
-            scores=None if self.reranker is None else [a.scores for a in asked],
+            scores=[a.scores for a in asked if a.scores is not None] or None,
             affinity=[a.affinity for a in asked],
             retrieved=[numbers(a.own, a) for a in asked],
             primary=[numbers(a.primary, a) for a in asked],

@@ -1,23 +1,38 @@
-"""Sentence encoders and language models in JAX, and their weights.
+"""Sentence encoders, cross-encoders and language models in JAX, and their weights.
 
-``SentenceEncoder`` turns texts into unit vectors; ``LanguageModel`` answers chats; ``resolve`` finds the files of a
-named encoder and verifies them. They are imported on first use, since Flax and the tokeniser take seconds to import.
+``SentenceEncoder`` turns texts into unit vectors; ``CrossEncoder`` scores pairs of texts, ``NLI`` judges whether one
+follows from the other, and ``YesNoReranker`` has a language model score them; ``LanguageModel`` answers chats;
+``resolve`` finds the files of a named encoder and verifies them. They are imported on first use, since Flax and the
+tokeniser take seconds to import.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from georag_jax.models.cross_encoder import NLI, CrossEncoder
     from georag_jax.models.encoder import SentenceEncoder
     from georag_jax.models.language_model import LanguageModel
+    from georag_jax.models.reranking import YesNoReranker
     from georag_jax.models.weights import ModelNotFoundError, resolve
 
-__all__ = ["LanguageModel", "ModelNotFoundError", "SentenceEncoder", "resolve"]
+__all__ = [
+    "NLI",
+    "CrossEncoder",
+    "LanguageModel",
+    "ModelNotFoundError",
+    "SentenceEncoder",
+    "YesNoReranker",
+    "resolve",
+]
 
 _HOME = {
+    "CrossEncoder": "cross_encoder",
     "LanguageModel": "language_model",
     "ModelNotFoundError": "weights",
+    "NLI": "cross_encoder",
     "SentenceEncoder": "encoder",
+    "YesNoReranker": "reranking",
     "resolve": "weights",
 }
 
