@@ -32,6 +32,11 @@ class Devices(NamedTuple):
     is_cpu: bool
     memory: int | None
 
+    @property
+    def is_single_cpu(self) -> bool:
+        """Then the program reads arrays of the host where they are, and each thread may run one of its own."""
+        return self.is_cpu and self.mesh.size == 1
+
 
 def local_devices() -> Devices:
     """All devices of this process on the default backend."""
@@ -78,28 +83,36 @@ def spread(count: int, devices: Devices) -> Spread:
     return Spread(numbers // each * capacity + numbers % each, counts, capacity, together)
 
 
-def run(arrays: dict[str, np.ndarray], at: Spread, config: SelectConfig, devices: Devices) -> Outcome:
+def run(
+    arrays: dict[str, np.ndarray], at: Spread, config: SelectConfig, devices: Devices, offset: int | None = None
+) -> Outcome:
     """One block in its padded layout, split over the devices, computed, and back on the host at its own size."""
     problem = Problem._make(arrays.get(name) for name in Problem._fields)
     placed = jax.device_put((problem, at.counts), NamedSharding(devices.mesh, PartitionSpec(QUERIES)))
-    outcome = jax.device_get(select_batch(*placed, config, at.together, devices.mesh))
+    outcome = jax.device_get(select_batch(*placed, config, at.together, devices.mesh, offset))
     return Outcome._make(field[at.places] for field in outcome)
 
 
-@partial(jax.jit, static_argnames=("config", "together", "mesh"))
+@partial(jax.jit, static_argnames=("config", "together", "mesh", "offset"))
 def select_batch(
-    problems: Problem, counts: Int[Array, " shards"], config: SelectConfig, together: int, mesh: Mesh
+    problems: Problem,
+    counts: Int[Array, " shards"],
+    config: SelectConfig,
+    together: int,
+    mesh: Mesh,
+    offset: int | None = None,
 ) -> Outcome:
     """``select_one`` over the leading axis, split over the mesh; compiled once for each set of shapes and settings.
 
     Args:
-        problems: [shards * capacity, ...]
+        problems: [shards * capacity, ...]; with ``offset`` the candidates are [offset + capacity * K * d].
         counts: of each shard's problems those that are to be computed, from its first; the others come out as zeros.
         config: settings.
         together: problems computed at once, a divisor of the capacity.
         mesh: over the axis of queries.
+        offset: numbers before those of the candidates; only for walking on a single device.
     """
-    one_shard = partial(_walk, config=config, together=together)
+    one_shard = partial(_walk, config=config, together=together, offset=offset)
     if mesh.size == 1:
         return one_shard(problems, counts)
     spec = PartitionSpec(QUERIES)
@@ -111,14 +124,16 @@ def _alone(one: Callable, problems: Problem) -> Outcome:
     return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], problems)))
 
 
-def _walk(problems: Problem, counts: Int[Array, " one"], config: SelectConfig, together: int) -> Outcome:
+def _walk(
+    problems: Problem, counts: Int[Array, " one"], config: SelectConfig, together: int, offset: int | None
+) -> Outcome:
     """As many groups of problems as it takes; what is not needed is not computed."""
     one = partial(select_one, config=config)
     some = jax.vmap(one) if together > 1 else partial(_alone, one)
-    if problems.candidates.shape[0] == together:
-        return some(problems)
-    group = lambda start: jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, together), problems)
-    shapes = jax.eval_shape(jax.vmap(one), problems)
+    group = partial(_group, problems, together=together, offset=offset)
+    if problems.query.shape[0] == together:
+        return some(group(0))
+    shapes = jax.eval_shape(lambda: jax.vmap(one)(_group(problems, 0, problems.query.shape[0], offset)))
 
     def step(i, out: Outcome) -> Outcome:
         start = i * together
@@ -127,3 +142,13 @@ def _walk(problems: Problem, counts: Int[Array, " one"], config: SelectConfig, t
 
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return jax.lax.fori_loop(0, -(-counts[0] // together), step, zeros)
+
+
+def _group(problems: Problem, start, together: int, offset: int | None) -> Problem:
+    """The problems from ``start`` on, so many."""
+    if offset is None:
+        return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, together), problems)
+    flat, pool = problems.candidates, (problems.candidate_mask.shape[1], problems.query.shape[1])
+    numbers = jax.lax.dynamic_slice_in_dim(flat, offset + start * pool[0] * pool[1], together * pool[0] * pool[1])
+    rest = _group(problems._replace(candidates=None), start, together, None)
+    return rest._replace(candidates=numbers.reshape(together, *pool))

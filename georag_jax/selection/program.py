@@ -10,7 +10,7 @@ from georag_jax._errors import Status, StopReason
 from georag_jax.config import SelectConfig
 from georag_jax.kernels import coverage, greedy, quality
 from georag_jax.kernels.algorithm1 import greedy_sinkhorn
-from georag_jax.kernels.cost import unit_cosine
+from georag_jax.kernels.cost import unit_cosine, unit_gram
 from georag_jax.kernels.demand import demand, likelihood, retrieval_prior
 from georag_jax.kernels.dpp import greedy_dpp
 from georag_jax.kernels.mmr import greedy_mmr, top_relevance
@@ -23,7 +23,8 @@ CONVERGED = {"converged": 3e-6, "algorithm2": 1e-3}  # marginal error that count
 class Problem(NamedTuple):
     """One query (or, with a leading axis, a batch), padded. None where the caller gave nothing.
 
-    Vectors have length 1, or 0 where a mask leaves them out.
+    Vectors have length 1, or 0 where a mask leaves them out; candidates have it once multiplied by ``factors``, and may
+    hold anything where that is 0.
     """
 
     candidates: Float[Array, "K d"]
@@ -34,8 +35,9 @@ class Problem(NamedTuple):
     scores: Float[Array, " K"] | None
     affinity: Float[Array, "m K"] | None
     retrieved: Int[Array, "m r"] | None
-    in_primary: Bool[Array, "m r"] | None
+    primary: Int[Array, " P"] | None
     weights: Float[Array, " m"] | None
+    factors: Float[Array, " K"] | None = None
 
 
 class Outcome(NamedTuple):
@@ -55,7 +57,9 @@ class Outcome(NamedTuple):
 def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     """All stages for one problem."""
     valid = problem.candidate_mask
-    candidates = problem.candidates
+    candidates, factors = problem.candidates, problem.factors
+    if factors is not None:
+        candidates = jnp.where(factors[:, None] > 0, candidates * factors[:, None], 0)
     to_query = unit_cosine(candidates, problem.query[None])[:, 0]
     scores = to_query if problem.scores is None else jnp.where(valid, problem.scores, 0)
     affinity = _affinity(problem, candidates)
@@ -69,7 +73,7 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     like = likelihood(affinity, asking, valid, config.likelihood_temperature)
     p, silent = demand(prior, like, valid, config.alpha, config.beta, config.fusion)
 
-    gram = unit_cosine(candidates, candidates) if _needs_gram(config) else None
+    gram = unit_gram(candidates) if _needs_gram(config) else None
     picked = _greedy(candidates, gram, scores, to_query, p, affinity, all_weights, valid, config)
     found = picked.indices >= 0
     to_picks = unit_cosine(candidates, candidates[picked.indices]) if gram is None else gram[:, picked.indices]
@@ -112,17 +116,25 @@ def _subquery_weights(problem: Problem, affinity: Float[Array, "m K"], config: S
     if problem.weights is not None:
         weights, flat = quality.normalise_weights(problem.weights, mask)
         return weights, _bit(flat, Status.UNIFORM_QUALITY)
-    if problem.retrieved is None or problem.in_primary is None:
+    if problem.retrieved is None:
         factors = _factors_within_pool(affinity, problem.candidate_mask, mask, config)
         assumed = mask.any() & (config.quality != "uniform")
     else:
-        factors = quality.validation_factors(problem.retrieved, problem.in_primary, mask)
+        factors = quality.validation_factors(problem.retrieved, in_primary(problem, problem.retrieved), mask)
         assumed = jnp.zeros((), bool)
     weights, flat = quality.quality_weights(
         factors, mask, config.quality, config.quality_threshold, config.quality_saturation
     )
     weights = weights.astype(affinity.dtype)  # counts come in the widest type there is
     return weights, _bit(flat, Status.UNIFORM_QUALITY) | _bit(assumed, Status.OVERLAP_ASSUMED)
+
+
+def in_primary(problem: Problem, retrieved: Int[Array, "m r"]) -> Bool[Array, "m r"]:
+    """Which entries are in the query's own top-K; in the pool where that was not given."""
+    if problem.primary is None:
+        size = problem.candidate_mask.shape[0]
+        return problem.candidate_mask[jnp.clip(retrieved, 0, size - 1)] & (retrieved < size)
+    return (problem.primary[:, None, None] == retrieved).any(0)  # the long axes innermost
 
 
 def _factors_within_pool(affinity, valid, mask, config: SelectConfig) -> quality.Factors:

@@ -9,11 +9,12 @@ import numpy as np
 
 from georag_jax.config import SelectConfig
 from georag_jax.selection import batching
-from georag_jax.selection.blocks import Layout, Rooms, block, check
-from georag_jax.selection.devices import largest_block, local_devices, spread
+from georag_jax.selection.blocks import Layout, block, check, factors
+from georag_jax.selection.devices import Devices, Spread, largest_block, local_devices, spread
 from georag_jax.selection.devices import run as run_block
 from georag_jax.selection.inputs import Inputs
 from georag_jax.selection.program import Outcome
+from georag_jax.selection.vectors import Rooms, offset
 
 _WHOLE = {"demand": "K", "quality": "m"}  # fields whose last axis is that of the batch, not of the block
 
@@ -22,27 +23,17 @@ def run(inputs: Inputs, config: SelectConfig, progress: Callable[[int, int], obj
     """All queries, in their order. A wrong value is found before anything is computed."""
     devices, count = local_devices(), len(inputs.pool)
     # the CPU computes one block a core; elsewhere one block is prepared while another is computed
-    workers = _cores() if devices.is_cpu and devices.mesh.size == 1 else 2
+    workers = _cores() if devices.is_single_cpu else 2
     parts = batching.parts(inputs.used, largest_block(devices, _bytes_each(inputs, config)), workers)
-    m, rooms = batching.bucket(int(inputs.asked.max(initial=0)), 4), Rooms()
-
-    # whether JAX is to compute in float64: what a context manager has set holds in its own thread alone
-    wide = bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
-
-    def work(part: batching.Part) -> Outcome:
-        at = spread(len(np.arange(count)[part.rows]), devices)
-        layout = Layout(at.places, at.capacity * devices.mesh.size, part.size, m)
-        with jax.enable_x64(wide):
-            return run_block(_complete(block(inputs, part.rows, layout, rooms)), at, config, devices)
-
+    work = _Work(inputs, config, devices)
     if len(parts) == 1:
-        outcome = work(parts[0])
+        outcome = work.compute(parts[0], work.in_place(parts[0]))
         if progress is not None:
             progress(count, count)
         return _gather(inputs, [(parts[0], outcome)])
     with ThreadPoolExecutor(workers) as threads:
-        list(threads.map(lambda part: check(inputs, part.rows), parts))
-        jobs = {threads.submit(work, part): part for part in parts}
+        scales = list(threads.map(work.look, parts))
+        jobs = {threads.submit(work.compute, *each): each[0] for each in zip(parts, scales, strict=True)}
         done, results = 0, []
         try:
             for job in as_completed(jobs):
@@ -56,16 +47,40 @@ def run(inputs: Inputs, config: SelectConfig, progress: Callable[[int, int], obj
     return _gather(inputs, results)
 
 
-def _complete(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The program wants sub-queries or their affinity, be it of none."""
-    if "subqueries" not in arrays and "affinity" not in arrays:
-        (count, size, _), m = arrays["candidates"].shape, arrays["subquery_mask"].shape[1]
-        arrays["affinity"] = np.zeros((count, m, size), arrays["candidates"].dtype)
-    if "retrieved" in arrays:
-        missing = batching.bucket(arrays["retrieved"].shape[2], 4) - arrays["retrieved"].shape[2]
-        for name, fill in (("retrieved", -1), ("in_primary", False)):
-            arrays[name] = np.pad(arrays[name], ((0, 0), (0, 0), (0, missing)), constant_values=fill)
-    return arrays
+class _Work:
+    """What is done with each part of one batch, in any thread."""
+
+    def __init__(self, inputs: Inputs, config: SelectConfig, devices: Devices):
+        self._inputs, self._config, self._devices = inputs, config, devices
+        self._m, self._rooms = batching.bucket(int(inputs.asked.max(initial=0)), 4), Rooms()
+        # whether JAX is to compute in float64: what a context manager has set holds in its own thread alone
+        self._wide = bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+        self._aligned = offset(inputs) if devices.is_single_cpu else None
+
+    def in_place(self, part: batching.Part) -> np.ndarray | None:
+        """What makes the part's candidates unit vectors, if the program can read them where they are."""
+        whole = isinstance(part.rows, slice) and part.size == self._inputs.pool[part.rows].max(initial=0)
+        if self._aligned is None or not whole or self._spread(part).capacity != len(self._inputs.pool[part.rows]):
+            return None
+        return factors(self._inputs, part.rows)
+
+    def look(self, part: batching.Part) -> np.ndarray | None:
+        """Checks every value of the part; returns what ``in_place`` does."""
+        scale = self.in_place(part)
+        check(self._inputs, part.rows, candidates=scale is None)
+        return scale
+
+    def compute(self, part: batching.Part, scale: np.ndarray | None) -> Outcome:
+        """The part's outcome; ``scale`` as ``in_place`` gave it."""
+        at, devices = self._spread(part), self._devices
+        start = (self._aligned or 0) if devices.is_single_cpu else None
+        layout = Layout(at.places, at.capacity * devices.mesh.size, part.size, self._m, start)
+        with jax.enable_x64(self._wide):
+            arrays = block(self._inputs, part.rows, layout, self._rooms, scale)
+            return run_block(arrays, at, self._config, devices, start)
+
+    def _spread(self, part: batching.Part) -> Spread:
+        return spread(len(self._inputs.pool[part.rows]), self._devices)
 
 
 def _gather(inputs: Inputs, results: list[tuple[batching.Part, Outcome]]) -> Outcome:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from instances import instance
 
 from georag_jax.kernels import cosine, cost
+from georag_jax.kernels.cost import unit_gram
 from georag_jax.kernels.numerics import first_best, logsumexp, masked_softmax, safe_divide, unit
 
 SEEDS = st.integers(0, 10**6)
@@ -21,6 +22,15 @@ def test_cosine_is_the_oracles_at_any_length(close, seed, length):
     close(got, reference.unit(case.candidates) @ reference.unit(case.subqueries).T)
     assert np.abs(got).max() <= 1
     np.testing.assert_array_equal(jax.jit(cost)(got), 1 - np.asarray(got))
+
+
+@pytest.mark.parametrize("n", [0, 1, 24, 25, 40, 41, 200])
+def test_a_gram_matrix_is_the_cosines_of_all_with_all(n, close):
+    x = unit(jnp.float32(np.random.default_rng(n).normal(size=(n, 7))))
+    got = jax.jit(unit_gram)(x)
+    close(got, cosine(x, x))
+    upper = np.triu(np.ones((n, n), bool), 8 * -(-n // 24))  # beyond the blocks on the diagonal
+    np.testing.assert_array_equal(np.asarray(got)[upper], np.asarray(got).T[upper])
 
 
 def test_zero_rows_have_cosine_zero():

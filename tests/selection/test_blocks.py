@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from georag_jax import SelectConfig
-from georag_jax.selection import blocks, inputs
+from georag_jax.selection import blocks, inputs, vectors
+from georag_jax.selection.program import Problem, in_primary
 
 B, K, M, D = 3, 6, 4, 5
 VECTORS = "candidates", "query", "subqueries"
@@ -40,7 +41,7 @@ def block(arguments, rows=slice(None), places=None, total=None, size=(K, M), cen
     chosen = np.arange(len(arguments["candidates"]))[rows]
     places = np.arange(len(chosen)) if places is None else np.array(places)
     layout = blocks.Layout(places, total or len(chosen), *size)
-    return blocks.block(read(arguments, center), rows, layout, blocks.Rooms())
+    return blocks.block(read(arguments, center), rows, layout, vectors.Rooms())
 
 
 def unit(x):
@@ -124,9 +125,10 @@ def test_padding_is_zero_and_gaps_hold_no_candidate():
             assert x.shape[axis] == padded
             beyond = np.take(inside, range(n, padded), axis)
             assert not (np.maximum(beyond, 0) if x.dtype.kind == "i" else beyond).any(), name
-    for name in got.keys() - {"candidates", "retrieved"}:
+    lists = {"retrieved", "primary"}
+    for name in got.keys() - {"candidates", *lists}:
         assert not got[name][[2, 3, 5]].any(), name
-    assert (got["retrieved"][[2, 3, 5]] == -1).all()
+    assert all((got[name][[2, 3, 5]] == -1).all() for name in lists)
 
 
 @pytest.mark.parametrize("rows", [slice(1, 3), np.array([0, 2])], ids=["slice", "numbers"])
@@ -144,18 +146,21 @@ def test_a_shorter_block_is_the_first_columns():
     for name in ("candidates", "scores", "candidate_mask"):
         np.testing.assert_array_equal(got[name], whole[name][:, :4], err_msg=name)
     np.testing.assert_array_equal(got["affinity"], whole["affinity"][:, :2, :4])
-    np.testing.assert_array_equal(got["in_primary"], whole["in_primary"][:, :2])
+    np.testing.assert_array_equal(got["retrieved"], whole["retrieved"][:, :2])
 
 
 @pytest.mark.parametrize("with_primary", [True, False])
 def test_overlap_is_with_the_own_list_or_the_pool(with_primary):
     arguments = drawn()
     arguments = arguments if with_primary else {name: x for name, x in arguments.items() if name != "primary"}
-    got = block(arguments, size=(8, M))["in_primary"]
+    arrays = block(arguments, size=(8, M))
     for b in range(B):
+        problem = Problem._make(None if (x := arrays.get(name)) is None else x[b] for name in Problem._fields)
         own = arguments["primary"][b] if with_primary else np.flatnonzero(arguments["candidate_mask"][b])
         lists = arguments["retrieved"][b]
-        np.testing.assert_array_equal(got[b], np.isin(lists, own) & (lists >= 0))
+        got = np.asarray(in_primary(problem, problem.retrieved)) & (problem.retrieved >= 0)
+        np.testing.assert_array_equal(got[:, :3], np.isin(lists, own) & (lists >= 0))
+        assert not got[:, 3:].any()  # lists are padded to few different lengths
 
 
 def test_huge_weights_do_not_overflow():

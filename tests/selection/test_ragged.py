@@ -116,9 +116,8 @@ def test_order_of_the_queries_is_kept():
 @pytest.mark.parametrize("batched", [True, False])
 def test_a_trailing_mask_makes_the_pool_small(batched, monkeypatch):
     rng, sizes, run_block = np.random.default_rng(3), [], stream.run_block
-    monkeypatch.setattr(
-        stream, "run_block", lambda arrays, *a: (sizes.append(arrays["candidates"].shape[1]), run_block(arrays, *a))[1]
-    )
+    size = lambda arrays: sizes.append(arrays["candidate_mask"].shape[1])
+    monkeypatch.setattr(stream, "run_block", lambda arrays, *a: (size(arrays), run_block(arrays, *a))[1])
     pool, query, sub = rng.normal(size=(2, 40, D)), rng.normal(size=(2, D)), rng.normal(size=(2, 3, D))
     mask = np.ones((2, 40), bool)
     mask[0, 10:] = False
