@@ -10,7 +10,7 @@ from importlib import import_module
 
 from georag_jax._errors import MissingExtraError
 
-COMMANDS = ("demo", "index", "select", "ask", "answer", "evaluate")
+COMMANDS = ("demo", "index", "select", "ask", "answer", "evaluate", "models")
 RESUMABLE = ("index", "select", "answer")
 
 

@@ -1,7 +1,8 @@
 """Show what coverage changes, on a bundled corpus.
 
 For one question: what cosine top-k and GeoRAG pick (* marks gold passages), the sub-queries with their weights, and
-the coverage after each pick. Then the table over all bundled questions.
+the coverage after each pick. Then the table over all bundled questions. The sub-queries are bundled as well; with --llm
+a language model writes those of the one question, and answers it from the picks.
 """
 
 import argparse
@@ -20,14 +21,14 @@ import numpy as np
 
 from georag_jax import metrics
 from georag_jax._errors import require
+from georag_jax.cli._llm import Writer, add_writer, counts_line
 from georag_jax.cli._shared import add_selector, config_of, load_encoder, read_questions, table
+from georag_jax.cli.ask import answer_from, answer_lines, answer_record
 from georag_jax.cli.select import record
-from georag_jax.config import SelectConfig
-from georag_jax.documents import Question
 
 if TYPE_CHECKING:
     from georag_jax.models import SentenceEncoder
-    from georag_jax.pipeline import Preset, Result
+    from georag_jax.pipeline import Result
     from georag_jax.retrieval import Index
 
 _SCRATCH = ".demo-build-"
@@ -36,39 +37,50 @@ _SCRATCH = ".demo-build-"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--question", metavar="ID", help="the bundled question to show, such as q-03")
+    add_writer(parser, "writes the sub-queries of the question that is shown, and answers it")
     add_selector(parser)
     parser.add_argument("--json", action="store_true", help="report as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
     """Indexes the bundled corpus at the first call, selects for all its questions and prints."""
+    from georag_jax.models.subqueries import FileSubQueries
+    from georag_jax.models.weights import cache_directory
+    from georag_jax.pipeline import GeoRAG
+
     config = config_of(options)
     with as_file(files("georag_jax.demo")) as data:
         questions = read_questions(data / "queries.jsonl")
         known = [question.id for question in questions]
         expected = f"an id of {known[0]} to {known[-1]}"
         require(options.question in (None, *known), "--question", expected, options.question)
-        results = _results(data, questions, config, options.preset)
-    scores = _scores(results, options.k)
-    shown = options.question or _telling(results)
+        writer = Writer(options, cache_directory() / "demo-answers.jsonl" if options.llm else None)
+        encoder = load_encoder("minilm")
+        index, stored = _index(data / "corpus.jsonl", encoder), FileSubQueries(data / "subqueries.jsonl")
+    select = lambda source: GeoRAG.over_index(index, encoder, source, preset=options.preset, config=config).run
+    results = select(stored)(questions)
+    report = {"questions": [record(result) for result in results], "all_gold": _scores(results, options.k)}
+    shown = next(result for result in results if result.question.id == (options.question or _telling(results)))
+    lines = []
+    if options.llm is not None:
+        shown = select(writer.source(index.dense, encoder))([shown.question])[0]
+        answer, counts = answer_from(shown, writer, options), writer.counts() or {}
+        report["llm"] = {**record(shown), **answer_record(answer), "counts": counts}
+        lines = ["", *answer_lines(answer, shown), f"        accepted: {'; '.join(shown.question.answers)}"]
+        lines += ["", counts_line(counts)]
     if options.json:
-        print(json.dumps({"questions": [record(result) for result in results], "all_gold": scores}, ensure_ascii=False))
+        print(json.dumps(report, ensure_ascii=False))
         return
-    print(_page(next(result for result in results if result.question.id == shown)))
-    print()
-    print(f"All {len(results)} bundled questions: share with every gold passage among the first k picks")
-    ks = [k for k in (1, 2, 3, 5, 10) if k <= options.k]
-    rows = [[name, *(f"{values[k - 1]:.2f}" for k in ks)] for name, values in scores.items()]
-    print(table(["", *(f"k = {k}" for k in ks)], rows))
+    print("\n".join([_page(shown), *lines, "", _table(report["all_gold"], len(results), options.k)]))
 
 
-def _results(data: Path, questions: list[Question], config: SelectConfig, preset: "Preset") -> "list[Result]":
-    from georag_jax.models.subqueries import FileSubQueries
-    from georag_jax.pipeline import GeoRAG
-
-    encoder = load_encoder("minilm")
-    index, source = _index(data / "corpus.jsonl", encoder), FileSubQueries(data / "subqueries.jsonl")
-    return GeoRAG.over_index(index, encoder, source, preset=preset, config=config).run(questions)
+def _table(scores: dict[str, list[float]], questions: int, k: int) -> str:
+    head = (
+        f"All {questions} bundled questions, stored sub-queries: share with every gold passage among the first k picks"
+    )
+    ks = [j for j in (1, 2, 3, 5, 10) if j <= k]
+    rows = [[name, *(f"{values[j - 1]:.2f}" for j in ks)] for name, values in scores.items()]
+    return head + "\n" + table(["", *(f"k = {j}" for j in ks)], rows)
 
 
 def _index(corpus: Path, encoder: "SentenceEncoder") -> "Index":

@@ -60,7 +60,7 @@ def server(monkeypatch):
 @pytest.fixture
 def local(monkeypatch):
     """A language model of this machine, as --llm tiny names it; what it answers is the test's to say."""
-    fake = FakeChat(lambda question, i, sampling: f"about the river {i}")
+    fake = FakeChat(lambda question, i, sampling: f"about the river {i}?")
 
     class LanguageModel:
         @staticmethod

@@ -1,12 +1,13 @@
 """The demonstration's index in the cache: built once, whoever else builds it, and mended."""
 
+import json
 import os
 import time
 
 import pytest
 
 from georag_jax import retrieval
-from georag_jax.cli import demo
+from georag_jax.cli import demo, main
 from georag_jax.models import SentenceEncoder
 
 
@@ -94,3 +95,26 @@ def test_leftovers_of_killed_builds_are_removed_but_not_those_at_work(open_demo,
     open_demo()
     assert not dead.exists()
     assert alive.exists()
+
+
+def test_a_language_model_writes_and_answers_the_question_that_is_shown(tiny, local, cache, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "load_encoder", lambda name: tiny)
+    # Chance vectors agree on nothing.
+    monkeypatch.setattr("georag_jax.models.subqueries.joined.agreement", lambda questions, *_: [1.0] * len(questions))
+    read = demo.read_questions
+    monkeypatch.setattr(demo, "read_questions", lambda path: read(path)[:3])
+    local.behave = lambda question, i, sampling: "a ferry [5]" if "Question:" in question else f"Which ferry {i}?"
+    command = ["demo", "--question", "q-01", "--llm", "tiny", "--llm-n", "3"]
+    assert main(command) == 0
+    page = capsys.readouterr().out
+    assert "Which ferry 2?" in page
+    assert "answer: a ferry  (from 1)" in page
+    assert "accepted: a roll-on roll-off train ferry" in page
+    assert "stored sub-queries" in page
+    asked = len(local.calls)
+    assert main([*command, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["llm"]["answer"] == "a ferry"
+    assert report["llm"]["counts"]["kept"] == 3
+    assert len(report["questions"]) == 3
+    assert len(local.calls) == asked  # the answers were kept

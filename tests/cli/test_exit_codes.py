@@ -112,7 +112,7 @@ def _options(*extra):
     return parser().parse_args(["ask", "index", "Why?", *extra])
 
 
-@pytest.mark.parametrize("command", ["index", "select", "ask", "evaluate"])
+@pytest.mark.parametrize("command", ["index", "select", "ask", "answer", "evaluate"])
 def test_interrupted(command, folder, encoder, tmp_path, monkeypatch, capsys):
     from importlib import import_module
 
@@ -124,8 +124,9 @@ def test_interrupted(command, folder, encoder, tmp_path, monkeypatch, capsys):
         "index": ["corpus.jsonl", "--out", "index"],
         "select": ["index", "--queries", "q", "--out", "p"],
         "ask": ["index", "Why?"],
+        "answer": ["index", "--picks", "p", "--queries", "q", "--llm", "x", "--out", "a"],
         "evaluate": ["p", "--queries", "q"],
     }
     assert main([command, *arguments[command]]) == 130
-    hint = "; the same command goes on where it stopped" if command in ("index", "select") else ""
+    hint = "; the same command goes on where it stopped" if command in ("index", "select", "answer") else ""
     assert capsys.readouterr().err == f"georag: interrupted{hint}\n"

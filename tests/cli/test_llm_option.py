@@ -121,12 +121,12 @@ def test_an_address_without_a_path_is_told_about_v1(server, folder, encoder, cap
 
 
 def test_a_local_model_is_sampled_joined_and_answers(local, folder, encoder, capsys):
-    local.behave = lambda question, i, sampling: "a [1]" if "Question:" in question else f"the river number {i}"
+    local.behave = lambda question, i, sampling: "a [1]" if "Question:" in question else f"the river number {i}?"
     arguments = ["ask", str(folder / "index"), "Which river?", "--encoder", encoder, "--llm", "tiny", "--llm-n", "3"]
     assert main([*arguments, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     texts = [text for text, _ in report["subqueries"]]
-    assert texts == [*(f"the river number {i}" for i in range(3)), "Which river?"]
+    assert texts == [*(f"the river number {i}?" for i in range(3)), "Which river?"]
     assert report["answer"]["answer"] == "a"
     assert report["llm"]["guarded"] == 0
     assert [(n, sampling.temperature) for _, n, sampling in local.calls] == [(3, 0.7), (1, 0.0)]
@@ -142,11 +142,11 @@ def test_what_a_lost_local_model_writes_is_left_out(local, folder, encoder, monk
 
 
 def test_two_rounds(local, folder, encoder, capsys):
-    local.behave = lambda question, i, sampling: "the opera" if "Passages:" in question else "the river"
+    local.behave = lambda question, i, sampling: "the opera?" if "Passages:" in question else "the river?"
     arguments = ["ask", str(folder / "index"), "Which river?", "--encoder", encoder, "--llm", "tiny"]
     assert main([*arguments, "--llm-rounds", "2", "--json"]) == 0
     texts = [text for text, _ in json.loads(capsys.readouterr().out)["subqueries"]]
-    assert texts == ["the river", "the opera", "Which river?"]
+    assert texts == ["the river?", "the opera?", "Which river?"]
 
 
 def test_other_models_and_settings_begin_a_part_afresh(select, local, tmp_path, monkeypatch, capsys):

@@ -23,8 +23,8 @@ class GeneratedSubQueries:
     """Asks a language model, on this machine or behind a server, for sub-queries (stage 2 of the paper).
 
     With ``style="samples"`` n answers of a few lines are drawn for each question, independently, and where they hold
-    fewer than n different sub-queries, twice n / 2 more. With ``style="list"`` one answer is asked for that lists n as
-    JSON: far cheaper, and for large models as good.
+    fewer than n different sub-queries, twice n / 2 more; where they hold more, the ones that most answers hold remain.
+    With ``style="list"`` one answer is asked for that lists n as JSON: far cheaper, and for large models as good.
 
     Args:
         model: any ``ChatModel``; a ``KeptModel`` asks nothing twice.
@@ -71,9 +71,10 @@ class GeneratedSubQueries:
         """
         texts = [question.text.strip() for question in questions]
         ask = sample_messages if self._style == "samples" else lambda text: list_messages(text, self._n)
-        written = self._write([Draft(text, ask(text), self._n) for text in texts], self._n, _TOP_UPS)
+        drafts = [Draft(text, ask(text), self._style == "samples") for text in texts]
+        written, report = self._write(drafts, self._n, _TOP_UPS)
         bare = [not own and bool(text) for text, own in zip(texts, written, strict=True)]
-        self._note(Report(fallbacks=sum(bare)))
+        self._note(report._replace(fallbacks=sum(bare)))
         return [[text] if alone else own for text, alone, own in zip(texts, bare, written, strict=True)]
 
     def follow_ups(
@@ -91,36 +92,34 @@ class GeneratedSubQueries:
         """
         rows = zip(questions, passages, known, strict=True)
         drafts = [
-            Draft(q.text.strip() if own else "", follow_up_messages(q.text.strip(), own), self._n, before)
+            Draft(
+                q.text.strip() if own else "", follow_up_messages(q.text.strip(), own), self._style == "samples", before
+            )
             for q, own, before in rows
         ]
-        written = self._write(drafts, -(-self._n // 2), top_ups=0)
-        self._note(Report())
+        written, report = self._write(drafts, -(-self._n // 2), top_ups=0)
+        self._note(report)
         return written
 
-    def _write(self, drafts: list[Draft], samples: int, top_ups: int) -> list[list[str]]:
+    def _write(self, drafts: list[Draft], samples: int, top_ups: int) -> tuple[list[list[str]], Report]:
         asked, many = [draft for draft in drafts if draft.question], self._style == "samples"
         self._draw(asked, samples if many else 1, self._sampling)
         half, seed = -(-self._n // 2), self._sampling.seed + self._n
         for round_ in range(top_ups if many else 0):
-            lacking = [draft for draft in asked if not draft.full]
+            lacking = [draft for draft in asked if len(draft) < self._n]
             # Servers that give one choice a request count the seed up: no seed is used twice.
             self._draw(lacking, half, replace(self._sampling, seed=seed + round_ * half))
             for draft in lacking:
                 draft.counts = draft.counts.plus(Report(topped_up=half))
-        self.last_report = Report()
-        for draft in asked:
-            self.last_report = self.last_report.plus(draft.counts)
-        return [draft.kept for draft in drafts]
+        written = [draft.best(self._n) for draft in drafts]
+        return written, Report(*map(sum, zip(*(draft.counts for draft in drafts), strict=True)))
 
     def _draw(self, drafts: list[Draft], samples: int, sampling: Sampling) -> None:
         answers = self._model.complete([draft.chat for draft in drafts], samples, sampling) if drafts else []
         for draft, completions in zip(drafts, answers, strict=True):
-            draft.add(draft.fresh(completions), self._encoder)
+            draft.read(completions, self._encoder)
 
-    def _note(self, more: Report) -> None:
-        assert self.last_report is not None
-        self.last_report = self.last_report.plus(more)
-        self.total_report = self.total_report.plus(self.last_report)
-        level = logging.WARNING if self.last_report.fallbacks else logging.INFO
-        _log.log(level, "sub-queries by the model: %s", self.last_report)
+    def _note(self, report: Report) -> None:
+        self.last_report, self.total_report = report, self.total_report.plus(report)
+        level = logging.WARNING if report.fallbacks else logging.INFO
+        _log.log(level, "sub-queries by the model: %s", report)

@@ -1,6 +1,7 @@
 """What a language model is asked: worked examples, then the question."""
 
 import json
+import re
 from collections.abc import Sequence
 
 from georag_jax.documents import Document
@@ -54,47 +55,49 @@ _LIST_EXAMPLES = (
 
 _SAMPLE_SYSTEM = (
     "Break the question into the simple questions that must be answered first. Write one a line, nothing else. "
-    "Each line repeats the names it is about and makes sense on its own."
+    "Each line repeats the names it is about, makes sense on its own and ends with a question mark."
 )
+# The names are made up: what only a worked example names can be told, and is no sub-query of any real question.
 _SAMPLE_EXAMPLES = (
     (
-        "In which country was the architect of the Sydney Opera House born?",
-        "Who was the architect of the Sydney Opera House?\nIn which country was Jørn Utzon born?",
+        "In which country was the architect of the Vellmar Tower born?",
+        "Who was the architect of the Vellmar Tower?\nIn which country was Jonas Ekholt born?",
     ),
     (
-        "Which river is longer, the Loire or the Elbe?",
-        "How long is the river Loire?\nHow long is the river Elbe?",
+        "Which river is longer, the Ostra or the Lemne?",
+        "How long is the river Ostra?\nHow long is the river Lemne?",
     ),
     (
-        "Who is the mayor of the town where the painter of The Scream died?",
-        "Who painted The Scream?\nWhere did Edvard Munch die?\nWho is the mayor of Oslo?",
+        "Who is the mayor of the town where the painter of The Grey Ferry died?",
+        "Who painted The Grey Ferry?\nIn which town did the painter Marta Sundby die?\nWho is the mayor of Halvik?",
     ),
     (
-        "Were the film Vertigo and the film Ran made by directors of the same nationality?",
-        "Who directed the film Vertigo?\nWho directed the film Ran?\n"
-        "What nationality was Alfred Hitchcock?\nWhat nationality was Akira Kurosawa?",
+        "Were the films Tarnow Nights and The Brisca Affair directed by men of the same nationality?",
+        "Who directed the film Tarnow Nights?\nWho directed the film The Brisca Affair?\n"
+        "What nationality was the director of Tarnow Nights?\nWhat nationality was the director of The Brisca Affair?",
     ),
 )
+_MADE_UP = frozenset({"vellmar", "ekholt", "ostra", "lemne", "sundby", "halvik", "tarnow", "brisca"})
 
 _FOLLOW_SYSTEM = (
     "Passages were found for a question. Write the simple questions that are still open, one a line, nothing else. "
-    "Use the names that the passages give; each line makes sense on its own."
+    "Use the names that the passages give. Each line makes sense on its own and ends with a question mark."
 )
 _FOLLOW_EXAMPLES = (
     (
-        "In which country was the architect of the Sydney Opera House born?",
-        "- Sydney Opera House: A performing arts centre in Sydney, designed by Jørn Utzon.",
-        "In which country was Jørn Utzon born?\nWhere did Jørn Utzon grow up?",
+        "In which country was the architect of the Vellmar Tower born?",
+        "- Vellmar Tower: An office building in Vellmar, designed by Jonas Ekholt.",
+        "In which country was Jonas Ekholt born?\nWhere did the architect Jonas Ekholt grow up?",
     ),
     (
-        "Which river is longer, the Loire or the Elbe?",
-        "- Loire: The Loire is the longest river in France, 1,006 km long.",
-        "How long is the river Elbe?",
+        "Which river is longer, the Ostra or the Lemne?",
+        "- Ostra: The Ostra is the longest river of the province, with 312 km.",
+        "How long is the river Lemne?",
     ),
     (
-        "Who is the mayor of the town where the painter of The Scream died?",
-        "- The Scream: A composition by the artist Edvard Munch.\n- Oslo: The capital of Norway.",
-        "Where did Edvard Munch die?\nWho is the mayor of Oslo?",
+        "Who is the mayor of the town where the painter of The Grey Ferry died?",
+        "- The Grey Ferry: A composition by the artist Marta Sundby.\n- Halvik: A town on the coast.",
+        "In which town did the painter Marta Sundby die?\nWho is the mayor of Halvik?",
     ),
 )
 _PASSAGE_SHOWN = 240  # characters; small models lose the question in longer ones
@@ -129,6 +132,16 @@ def follow_up_messages(question: str, passages: Sequence[Document]) -> list[dict
     examples = [(f"{q}\nPassages:\n{notes}", lines) for q, notes, lines in _FOLLOW_EXAMPLES]
     notes = "\n".join(f"- {p.title}: {_short(p.text)}" if p.title else f"- {_short(p.text)}" for p in passages)
     return few_shot(_FOLLOW_SYSTEM, examples, f"{question}\nPassages:\n{notes}")
+
+
+def is_echo(subquery: str, question: str) -> bool:
+    """Whether a sub-query names what only the worked examples name.
+
+    >>> is_echo("Where did Marta Sundby die?", "Who painted Dusk?")
+    True
+    """
+    words = lambda text: set(re.findall(r"\w+", text.casefold()))
+    return bool(words(subquery) & _MADE_UP - words(question))
 
 
 def _short(text: str) -> str:

@@ -27,14 +27,14 @@ class Angles:
 
 
 def numbered(question, i, sampling):
-    return f"query {sampling.seed + i}"
+    return f"query {sampling.seed + i}?"
 
 
 def test_samples_of_lines():
-    model = FakeChat(lambda question, i, sampling: f"1. Emma film {i}\n2. director of Emma {i}")
+    model = FakeChat(lambda question, i, sampling: f"1. Emma film {i}?\n2. director of Emma {i}?")
     source = GeneratedSubQueries(model, n=4, temperature=0.9, seed=3)
     assert isinstance(source, SubQuerySource)
-    assert source.subqueries([Q]) == [["Emma film 0", "director of Emma 0", "Emma film 1", "director of Emma 1"]]
+    assert source.subqueries([Q]) == [["Emma film 0?", "director of Emma 0?", "Emma film 1?", "director of Emma 1?"]]
     ((asked, n, sampling),) = model.calls
     assert (asked, n) == ([Q.text], 4)
     assert (sampling.temperature, sampling.seed) == (0.9, 3)
@@ -75,32 +75,57 @@ def test_counts_of_what_is_dropped():
 
 
 def test_too_few_are_topped_up_within_a_bound_with_seeds_of_their_own():
-    model = FakeChat(lambda question, i, sampling: "same thing")
+    model = FakeChat(lambda question, i, sampling: "same thing?")
     source = GeneratedSubQueries(model, n=6)
-    assert source.subqueries([Q]) == [["same thing"]]
+    assert source.subqueries([Q]) == [["same thing?"]]
     assert [(n, sampling.seed) for _, n, sampling in model.calls] == [(6, 0), (3, 6), (3, 9)]
     assert source.last_report == Report(samples=12, generated=12, duplicates=11, kept=1, topped_up=6)
 
 
 def test_only_questions_that_lack_some_are_topped_up():
     lacking = Question("q2", "Who wrote Emma?")
-    behave = lambda question, i, sampling: "same thing" if question == lacking.text and i else numbered("", i, sampling)
+    behave = lambda question, i, sampling: "same?" if question == lacking.text and i else numbered("", i, sampling)
     model = FakeChat(behave)
     lists = GeneratedSubQueries(model, n=3).subqueries([Q, lacking])
-    assert lists[0] == ["query 0", "query 1", "query 2"]
-    assert lists[1] == ["query 0", "same thing", "query 3"]
+    assert lists[0] == ["query 0?", "query 1?", "query 2?"]
+    assert lists[1] == ["same?", "query 0?", "query 3?"]
     assert [asked for asked, _, _ in model.calls] == [[Q.text, lacking.text], [lacking.text]]
 
 
 def test_near_duplicates_and_drift_are_told_by_the_encoder():
-    lines = ["at 10", "at 40", "at 45", "at 100", "at 110", "at 170"]
+    lines = ["at 10 ?", "at 40 ?", "at 45 ?", "at 100 ?", "at 110 ?", "at 170 ?"]
     model = FakeChat(lambda question, i, sampling: "\n".join(lines))
     source = GeneratedSubQueries(model, n=20, encoder=Angles())
     # Near the question (10), near the one before (45, 110); far from the question (100, 170).
-    assert source.subqueries([Q]) == [["at 40", "at 100", "at 170"]]
+    assert source.subqueries([Q]) == [["at 40 ?", "at 100 ?", "at 170 ?"]]
     report = source.last_report
     assert (report.near_duplicates, report.kept, report.drifted) == (3, 3, 2)
-    assert report.generated == report.duplicates + report.near_duplicates + report.surplus + report.kept
+    assert report.duplicates + report.near_duplicates + report.kept == report.generated
+
+
+def test_those_that_most_answers_hold_remain():
+    answers = ["a b?\nc d?\nc d?", "e f?\nC D", "E F?\ng h?", "at 1?\ne f?"]
+    model = FakeChat(lambda question, i, sampling: answers[i % 4])
+    source = GeneratedSubQueries(model, n=4)
+    assert source.subqueries([Q]) == [["e f?", "a b?", "c d?", "g h?"]]
+    report = source.last_report
+    assert (report.generated, report.duplicates, report.malformed, report.surplus) == (8, 3, 1, 1)
+
+
+def test_a_near_duplicate_votes_for_its_like():
+    answers = ["at 30 ?", "at 60 ?", "at 62 ?"]
+    model = FakeChat(lambda question, i, sampling: answers[(i + sampling.seed) % 3])
+    source = GeneratedSubQueries(model, n=3, encoder=Angles())
+    assert source.subqueries([Q]) == [["at 60 ?", "at 30 ?"]]
+
+
+def test_what_only_the_worked_examples_name_and_statements_are_dropped():
+    model = FakeChat(lambda *_: "Where was Jonas Ekholt born?\nEmma is a film.\nWho made Emma?")
+    source = GeneratedSubQueries(model, n=1)
+    assert source.subqueries([Q]) == [["Who made Emma?"]]
+    assert (source.last_report.echoes, source.last_report.malformed) == (1, 1)
+    about_him = Question("q", "In which town did Jonas Ekholt live?")
+    assert source.subqueries([about_him]) == [["Where was Jonas Ekholt born?"]]
 
 
 @pytest.mark.parametrize(
@@ -141,11 +166,11 @@ def test_the_total_report_sums_the_calls():
 
 
 def test_follow_ups_see_the_passages_and_repeat_nothing():
-    model = FakeChat(lambda question, i, sampling: "Who directed Emma?\nAutumn de Wilde\nAutumn de Wilde's films")
+    model = FakeChat(lambda question, i, sampling: "Who directed Emma?\nWho is Autumn de Wilde?\nWhat did she make?")
     source = GeneratedSubQueries(model, n=4)
     passages = [Document("p", "A film of 2020 directed by Autumn de Wilde. " + "x " * 500, "Emma")]
     lists = source.follow_ups([Q, Q], [passages, []], [["who directed Emma"], []])
-    assert lists == [["Autumn de Wilde", "Autumn de Wilde's films"], []]
+    assert lists == [["Who is Autumn de Wilde?", "What did she make?"], []]
     ((asked, n, _),) = model.calls
     assert n == 2
     (prompt,) = asked
@@ -163,5 +188,6 @@ def test_properties_of_any_answers(answers, n, style):
     assert 1 <= len(own) <= n
     assert len({identity(text) for text in own}) == len(own)
     assert report.generated == report.duplicates + report.surplus + report.kept
+    assert report.near_duplicates == report.drifted == 0
     assert report.kept == (0 if report.fallbacks else len(own))
     assert report.samples == model.samples <= 2 * n + 2

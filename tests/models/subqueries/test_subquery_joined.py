@@ -118,14 +118,15 @@ def test_the_guard_looks_at_the_dense_retriever():
 
 def test_the_second_round_sees_what_the_first_one_found():
     def behave(question, i, sampling):
-        return "engineer of the bridge\nriver" if "Passages:" in question else "river"
+        return "engineer of the bridge?\nriver?" if "Passages:" in question else "river?"
 
     model = FakeChat(behave)
     source = TwoRoundSubQueries(GeneratedSubQueries(model, n=2), Corpus(), WordEncoder(), shown=2)
     blank = Question("c", " ")
-    assert source.subqueries([QUESTIONS[0], blank]) == [["river", "engineer of the bridge"], []]
+    assert source.subqueries([QUESTIONS[0], blank]) == [["river?", "engineer of the bridge?"], []]
     (prompt,) = model.calls[-1][0]
-    assert prompt.startswith("river bridge\nPassages:\n- river 0: text 0\n- ")
+    assert prompt.startswith("river bridge\nPassages:\n- ")
+    assert "\n- river 0: text 0" in prompt
     assert prompt.count("\n- ") == 2
     assert source.subqueries([]) == []
     with pytest.raises(ValueError, match="shown: expected a positive number"):
@@ -133,14 +134,14 @@ def test_the_second_round_sees_what_the_first_one_found():
 
 
 def test_the_best_of_the_fused_lists_is_shown_first():
-    model = FakeChat(lambda question, i, sampling: "bridge")
+    model = FakeChat(lambda question, i, sampling: "bridge ?")
     source = TwoRoundSubQueries(GeneratedSubQueries(model, n=1), Corpus(many=1), WordEncoder(), shown=1)
     source.subqueries([Question("a", "river bridge bridge")])
     assert "- bridge 0: " in model.calls[-1][0][0]
 
 
 def test_they_nest():
-    generated = GeneratedSubQueries(FakeChat(lambda *_: "the river"), n=1)
+    generated = GeneratedSubQueries(FakeChat(lambda *_: "the river ?"), n=1)
     corpus, encoder = Corpus(), WordEncoder()
     guarded = GuardedSubQueries(TwoRoundSubQueries(generated, corpus, encoder), Decomposer(), corpus, encoder)
     lists = NearestSubQueries(JoinedSubQueries([guarded, Decomposer()]), encoder, 1).subqueries(QUESTIONS)
