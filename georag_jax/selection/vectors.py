@@ -47,6 +47,8 @@ def in_place(pools: np.ndarray, start: int) -> np.ndarray:
     """
     size = pools.nbytes + start * pools.itemsize
     there = (ctypes.c_byte * size).from_address(pools.ctypes.data - start * pools.itemsize)
+    # The owner stays as long as what is returned, as may a program that an interrupt has left behind.
+    there.owner = pools  # pyright: ignore[reportAttributeAccessIssue]
     return np.frombuffer(memoryview(there), pools.dtype)
 
 

@@ -1,5 +1,7 @@
 """Candidates that the program reads where the caller has them: nothing is copied, and nothing else is different."""
 
+import weakref
+
 import jax
 import numpy as np
 import pytest
@@ -72,6 +74,19 @@ def test_the_program_gets_the_memory_itself():
     assert flat.shape == (4 + values.size,)
     assert np.shares_memory(flat, values)
     assert jax.device_put(flat).unsafe_buffer_pointer() == flat.ctypes.data
+
+
+def test_the_memory_lives_as_long_as_the_view():
+    class Pools(np.ndarray):  # a plain array takes no weak reference
+        pass
+
+    values = lying(np.ones((2, K, D), np.float32), 4).view(Pools)
+    alive = weakref.ref(values)
+    flat = vectors.in_place(values, 4)
+    del values
+    assert alive() is not None
+    del flat
+    assert alive() is None
 
 
 def test_rows_of_any_length_and_masked_nan(noted):
