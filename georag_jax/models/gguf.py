@@ -164,7 +164,6 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, ReaderTensor]) ->
         "hidden_act": "silu",
         "vocab_size": int(tensors["token_embd.weight"].shape[1]),
         "tie_word_embeddings": "output.weight" not in tensors,
-        "attention_bias": family == "qwen2",
         "rope_parameters": rope,
     }
     return config, problems + rope_problems
