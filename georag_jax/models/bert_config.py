@@ -8,8 +8,15 @@ from typing import Any
 
 import jax
 
+
+def _gelu(x: jax.Array) -> jax.Array:
+    # As upstream writes it; jax.nn.gelu goes by erfc, which takes three times as long on a CPU and is the more exact
+    # only where the result is next to 0.
+    return 0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+
+
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu": _gelu,
     "gelu_new": partial(jax.nn.gelu, approximate=True),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
