@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from georag_jax.cli import parser
+from georag_jax.cli import COMMANDS, parser
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -33,7 +33,7 @@ def test_commands_are_understood():
         for line in block.splitlines()
         if "georag " in line.split("#")[0]
     ]
-    assert {shlex.split(command)[1] for command in commands} == {"demo", "index", "select", "evaluate", "ask"}
+    assert {shlex.split(command)[1] for command in commands} == set(COMMANDS)
     for command in commands:
         parser().parse_args(shlex.split(command)[1:])
 
