@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("tokenizers", "models") from error
 
-# Rows are padded to a multiple of this many tokens.
+# Rows are padded to a multiple of this many tokens, and to longer steps from 256 tokens on.
 _LENGTH_STEP = 16
 
 # Texts handed to the tokeniser at a time, so that its bulky results for a large corpus never exist all at once.
@@ -106,8 +106,7 @@ def batches(rows: Sequence[np.ndarray], longest: int, batch_tokens: int) -> Iter
     order = np.argsort(-lengths, kind="stable")
     done = 0
     while done < len(order):
-        steps = max(1, -(-int(lengths[order[done]]) // _LENGTH_STEP))
-        length = min(steps * _LENGTH_STEP, longest)
+        length = _length_bucket(int(lengths[order[done]]), longest)
         most = max(1, batch_tokens // length)
         places = order[done : done + most]
         bucket = _row_bucket(len(places), most)
@@ -132,6 +131,12 @@ def read_json(path: Path) -> Any:
 
 def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _length_bucket(length: int, longest: int) -> int:
+    """Padded length: a multiple of the step, or, above 16 of them, of an eighth of the power of two below."""
+    step = max(_LENGTH_STEP, 2 ** (length.bit_length() - 4))
+    return min(max(-(-length // step), 1) * step, longest)
 
 
 def _row_bucket(rows: int, most: int) -> int:
