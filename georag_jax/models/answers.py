@@ -38,6 +38,9 @@ _EXAMPLES = (
 )
 _CITATION = re.compile(r"\[(\d+(?:\s*[,;]\s*\d+)*)\]")
 _LABEL = re.compile(r"\A(?:the )?answer\s*(?:is)?\s*:\s*", re.IGNORECASE)
+_REFUSES = re.compile(
+    r"the passages? do(?:es)? not (?:say|tell|state|mention|hold|contain|give|provide)\b", re.IGNORECASE
+)
 _LEAST_CUT = 24  # tokens; the beginning of a passage that is shorter than this says nothing
 
 
@@ -145,7 +148,7 @@ def read(reply: str, context: Sequence[Document]) -> Answer:
     valid = [number for number in numbers if 1 <= number <= len(context)]
     text = _LABEL.sub("", " ".join(_CITATION.sub(" ", paragraph).split()))
     text = re.sub(r"\s+([.,;:!?])", r"\1", text).strip(" ,;")
-    refused = not text or not is_whole(text) or text.casefold().startswith(REFUSAL.removesuffix(".").casefold())
+    refused = not text or not is_whole(text) or _REFUSES.match(text) is not None
     return Answer(
         text=REFUSAL if refused else text,
         citations=() if refused else tuple(context[number - 1].id for number in valid),

@@ -82,7 +82,18 @@ def test_replies(reply, text, cited, invalid):
 
 
 @pytest.mark.parametrize(
-    "reply", [REFUSAL, "the passages do not say", f"{REFUSAL} [1]", "", " \n", "[1]", "half \ud83d", "<think>Hm"]
+    "reply",
+    [
+        REFUSAL,
+        "the passages do not say",
+        f"{REFUSAL} [1]",
+        "The passage does not state it.",
+        "",
+        " \n",
+        "[1]",
+        "half \ud83d",
+        "<think>Hm",
+    ],
 )
 def test_refusals(reply):
     answer = read(reply, CHUNKS)
