@@ -31,7 +31,9 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
 }
 
-_LAYER = r"model\.layers\.(\d+)\."
+# Checkpoints without a head lack the prefix.
+_MODEL = r"(?:model\.)?"
+_LAYER = _MODEL + r"layers\.(\d+)\."
 
 
 def _projection(pattern: str, path: str) -> tuple[Rule, Rule]:
@@ -40,8 +42,8 @@ def _projection(pattern: str, path: str) -> tuple[Rule, Rule]:
 
 DECODER = NameTable(
     rules=(
-        Rule(r"model\.embed_tokens\.weight", "words/embedding"),
-        Rule(r"model\.norm\.weight", "norm/scale"),
+        Rule(_MODEL + r"embed_tokens\.weight", "words/embedding"),
+        Rule(_MODEL + r"norm\.weight", "norm/scale"),
         Rule(r"lm_head\.weight", "head/weight"),
         Rule(_LAYER + r"(input|post_attention)_layernorm\.weight", r"layers/\1/\2_norm/scale"),
         Rule(_LAYER + r"self_attn\.([qk])_norm\.weight", r"layers/\1/\2_norm/scale"),
@@ -264,6 +266,11 @@ def abstract_decoder(config: DecoderConfig, dtype: jnp.dtype) -> tuple[nnx.Graph
         is the decoder.
     """
     return nnx.split(nnx.eval_shape(lambda: Decoder(config, dtype, nnx.Rngs(0))))
+
+
+def default_dtype() -> jnp.dtype:
+    """The dtype of weights unless another is asked for: float32 on a CPU, where bfloat16 is slower; else bfloat16."""
+    return jnp.dtype(jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16)
 
 
 def assemble(config: DecoderConfig, leaves: Sequence[jax.Array]) -> Decoder:

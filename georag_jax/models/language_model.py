@@ -14,13 +14,13 @@ from jax.typing import DTypeLike
 
 from georag_jax._errors import require
 from georag_jax.models.chat import Chat, Completion, Sampling
-from georag_jax.models.decoder import DECODER, abstract_decoder
+from georag_jax.models.decoder import DECODER, abstract_decoder, default_dtype
 from georag_jax.models.decoder_config import DecoderConfig
 from georag_jax.models.decoding import length_bucket, log_probabilities, pad_right, score_options
 from georag_jax.models.generate import Generator
 from georag_jax.models.gguf import convert
 from georag_jax.models.loading import load_state, weight_files
-from georag_jax.models.tokenizer import ChatTokenizer, read_json
+from georag_jax.models.tokenizer import ChatTokenizer, read_fields
 from georag_jax.models.weights import name_of, resolve_language_model, sha256
 
 
@@ -56,8 +56,7 @@ class LanguageModel:
 
         Args:
             name_or_path: a GGUF file, a directory in the Hugging Face layout, "smollm2", or a name on the model hub.
-            dtype: of weights and of kept keys and values. By default float32 on a CPU, where bfloat16 is slower, and
-                bfloat16 elsewhere.
+            dtype: of weights and of kept keys and values, float32 or bfloat16; by default ``default_dtype()``.
 
         Returns:
             The model.
@@ -71,14 +70,12 @@ class LanguageModel:
         name = None
         if path.suffix == ".gguf":
             name, path = name_of(sha256(path)), convert(path)
-        config = DecoderConfig.from_mapping(read_json(path / "config.json"))
-        if dtype is None:
-            dtype = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
-        dtype = jnp.dtype(dtype)
-        require(dtype in (jnp.float32, jnp.bfloat16), "dtype", "float32 or bfloat16", dtype)
-        state = load_state(path, abstract_decoder(config, dtype)[1], DECODER)
+        config = DecoderConfig.from_mapping(read_fields(path / "config.json"))
+        weights_dtype = default_dtype() if dtype is None else jnp.dtype(dtype)
+        require(weights_dtype in (jnp.float32, jnp.bfloat16), "dtype", "float32 or bfloat16", weights_dtype)
+        state = load_state(path, abstract_decoder(config, weights_dtype)[1], DECODER)
         tokenizer = ChatTokenizer.from_directory(path)
-        fingerprint = f"{name or config.model_type}:{_digest(path, tokenizer)}:{dtype.name}"
+        fingerprint = f"{name or config.model_type}:{_digest(path, tokenizer)}:{weights_dtype.name}"
         return cls(jax.tree.leaves(state), config, tokenizer, read_ends(path, tokenizer), fingerprint)
 
     def complete(
@@ -164,9 +161,9 @@ class LanguageModel:
 
 def read_ends(path: Path, tokenizer: ChatTokenizer) -> list[int]:
     """The tokens that end an answer, by generation_config.json, or config.json, and the tokenizer's own."""
-    given = read_json(path / "generation_config.json").get("eos_token_id")
+    given = read_fields(path / "generation_config.json").get("eos_token_id")
     if given is None:
-        given = read_json(path / "config.json").get("eos_token_id")
+        given = read_fields(path / "config.json").get("eos_token_id")
     own = tokenizer.number(tokenizer.specials.get("eos_token", ""))
     listed = given if isinstance(given, list) else [given]
     return sorted({number for number in (*listed, own) if number is not None})

@@ -49,8 +49,8 @@ class ChatTokenizer:
         file = path / "tokenizer.json"
         if not file.exists():
             raise FileNotFoundError(f"{path} lacks tokenizer.json")
-        raw = read_json(path / "tokenizer_config.json")
-        named = read_json(path / "special_tokens_map.json") | raw
+        raw = read_fields(path / "tokenizer_config.json")
+        named = read_fields(path / "special_tokens_map.json") | raw
         specials = {name: _content(named[name]) for name in _SPECIAL if named.get(name)}
         own = path / "chat_template.jinja"
         template = own.read_text(encoding="utf-8") if own.exists() else _default(raw.get("chat_template"))
@@ -111,7 +111,7 @@ class ChatTokenizer:
         return environment.from_string(self.template or "")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_fields(path: Path) -> dict[str, Any]:
     """A JSON file's object, empty if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 

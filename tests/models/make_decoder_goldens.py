@@ -204,6 +204,7 @@ def write_tokens():
 
 def write_embedding():
     tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = None  # newer upstream would read every text as a chat
     ends = [("<|endoftext|>", 0)]
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing("$A <|endoftext|>", special_tokens=ends)
     config = Qwen3Config.from_dict(FAMILIES["qwen3"].to_dict() | {"vocab_size": len(tokenizer), "eos_token_id": 0})
