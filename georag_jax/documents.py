@@ -73,3 +73,56 @@ class Selection(NamedTuple):
     scores: np.ndarray
     stopped: np.ndarray
     tokens: np.ndarray | None = None
+
+
+class SubQuery(NamedTuple):
+    """A sub-query and its weight after filter and reverse validation; 0 when it was dropped."""
+
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One chosen chunk.
+
+    Attributes:
+        document: the chunk.
+        gain: of this pick in the objective.
+        score: cosine to the question, or the reranker's score where there is one.
+        serves: the sub-queries that this pick serves best among all picks, with their similarity to it.
+        mass: the demand it reclaims: the share of P_Q that lies on candidates nearer to this pick than to any other.
+    """
+
+    document: Document
+    gain: float
+    score: float
+    serves: tuple[tuple[str, float], ...]
+    mass: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything about one question.
+
+    Attributes:
+        question: as asked.
+        picks: in the order picked; the first j are the picks for a budget of j.
+        subqueries: all of them with their weights.
+        coverage: F_Q after each pick (Eq. 4).
+        redundancy: mean cosine between the picks so far, after each pick; 0 for one pick.
+        pool_ids: chunk ids of the candidate pool, best first.
+        cosine: the chunks that ranking by cosine to the question alone would pick.
+        status: bit field; ``georag_jax.describe`` says it in words.
+        marginal_error: of the transport, where there was any.
+    """
+
+    question: Question
+    picks: tuple[Pick, ...]
+    subqueries: tuple[SubQuery, ...]
+    coverage: tuple[float, ...]
+    redundancy: tuple[float, ...]
+    pool_ids: tuple[str, ...]
+    cosine: tuple[Document, ...]
+    status: int
+    marginal_error: float
