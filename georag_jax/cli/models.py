@@ -111,7 +111,7 @@ def _place(path: str) -> Path:
 
 
 def _config(home: Path) -> dict[str, Any]:
-    from georag_jax.models.tokenizer import read_json
+    from georag_jax.models.batches import read_json
 
     return read_json(home / "config.json")
 
