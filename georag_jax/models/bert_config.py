@@ -39,6 +39,7 @@ _ONLY: dict[str, Any] = {
 _INERT = frozenset(
     [
         "_name_or_path",
+        "_num_labels",
         "architectures",
         "attention_probs_dropout_prob",
         "bos_token_id",
