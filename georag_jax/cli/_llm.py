@@ -56,11 +56,24 @@ def check_llm(options: argparse.Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     own = [f"--llm-{name}" for name in ("n", "rounds", "timeout") if hasattr(options, f"llm_{name}")]
     require(options.llm is not None or not own, ", ".join(own), "it with --llm", "no --llm")
+    for name in ("n", "timeout"):
+        require(
+            getattr(options, f"llm_{name}", 1) > 0,
+            f"--llm-{name}",
+            "a positive number",
+            getattr(options, f"llm_{name}", 1),
+        )
     if _is_address(options.llm):
         require(options.model is not None, "--model", "the model's name on the server that --llm addresses", "none")
-    else:
-        given = options.model is not None or "--llm-timeout" in own
-        require(not given, SERVER_OPTIONS, "them with an http:// or https:// address as --llm", options.llm)
+        return
+    given = options.model is not None or "--llm-timeout" in own
+    require(not given, SERVER_OPTIONS, "them with an http:// or https:// address as --llm", options.llm)
+    if options.llm is not None:
+        from georag_jax.models.weights import LANGUAGE_MODELS
+
+        # Loading comes after everything else that can be wrong; a name that says nothing is told at once.
+        found = options.llm in LANGUAGE_MODELS or Path(options.llm).exists() or "/" in options.llm
+        require(found, "--llm", f"a path, an address, or one of {', '.join(LANGUAGE_MODELS)}", repr(options.llm))
 
 
 def open_llm(options: argparse.Namespace, kept: Path | None = None, as_json: bool = False) -> "ChatModel":
@@ -72,7 +85,8 @@ def open_llm(options: argparse.Namespace, kept: Path | None = None, as_json: boo
         as_json: have a server answer with a JSON list of sub-queries.
 
     Raises:
-        ValueError: an option is out of its range, or --llm names no model.
+        ValueError: --llm names no model, or one that is not implemented.
+        ModelNotFoundError: a known name could not be fetched.
     """
     from georag_jax.models.kept import KeptModel
     from georag_jax.models.subqueries import RESPONSE_FORMAT
@@ -103,31 +117,45 @@ class Writer:
         options: of the command.
         kept: file for the model's answers.
 
+    Attributes:
+        model: the language model, once ``source`` was called; None without --llm.
+
     Raises:
-        ValueError: options that do not go together or are out of their range, or --llm names no model.
+        ValueError: options that do not go together or are out of their range.
     """
 
     def __init__(self, options: argparse.Namespace, kept: Path | None = None):
         check_llm(options)
-        self._options, self._generated = options, None
+        self._options, self._kept = options, kept
+        self._generated: GeneratedSubQueries | None = None
         self._guard: GuardedSubQueries | None = None
         self.model: ChatModel | None = None
-        if options.llm is not None:
-            self.model = open_llm(options, kept, as_json=True)
-            self._write(None)  # what is out of its range is found before the encoder is loaded
 
     @property
     def is_local(self) -> bool:
         """Whether the model runs in this process."""
-        return self.model is not None and not _is_address(self._options.llm)
+        return self._options.llm is not None and not _is_address(self._options.llm)
 
     def source(self, retriever: "Retriever", encoder: "Encoder") -> "SubQuerySource":
-        """The source over a retriever and its encoder."""
-        from georag_jax.models.subqueries import Decomposer, GuardedSubQueries, JoinedSubQueries, TwoRoundSubQueries
+        """The source over a retriever and its encoder; loads the model.
 
-        if self.model is None:
+        Raises:
+            ValueError: --llm names no model, or one that is not implemented.
+            ModelNotFoundError: a known name could not be fetched.
+        """
+        from georag_jax.models.subqueries import (
+            Decomposer,
+            GeneratedSubQueries,
+            GuardedSubQueries,
+            JoinedSubQueries,
+            TwoRoundSubQueries,
+        )
+
+        if self._options.llm is None:
             return Decomposer()
-        source = self._generated = self._write(encoder)
+        self.model, style = open_llm(self._options, self._kept, as_json=True), "samples" if self.is_local else "list"
+        n = getattr(self._options, "llm_n", 20)
+        source = self._generated = GeneratedSubQueries(self.model, n=n, style=style, encoder=encoder)
         if getattr(self._options, "llm_rounds", 1) == 2:
             source = TwoRoundSubQueries(source, retriever, encoder)
         if not self.is_local:
@@ -136,7 +164,7 @@ class Writer:
         return JoinedSubQueries([self._guard, Decomposer()])
 
     def settings(self) -> list[Any]:
-        """All that the sub-queries depend on, ready for JSON."""
+        """All that the sub-queries depend on once ``source`` was called, ready for JSON."""
         own = [getattr(self._options, f"llm_{name}", None) for name in ("n", "rounds")]
         return [None if self.model is None else self.model.fingerprint, *own]
 
@@ -146,13 +174,6 @@ class Writer:
             return None
         fallen = {} if self._guard is None else {"guarded": self._guard.fallen_back}
         return self._generated.total_report._asdict() | fallen
-
-    def _write(self, encoder: "Encoder | None") -> "GeneratedSubQueries":
-        from georag_jax.models.subqueries import GeneratedSubQueries
-
-        assert self.model is not None
-        style = "samples" if self.is_local else "list"
-        return GeneratedSubQueries(self.model, n=getattr(self._options, "llm_n", 20), style=style, encoder=encoder)
 
 
 def counts_line(counts: dict[str, int]) -> str:

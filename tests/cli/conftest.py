@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from georag_jax.cli import main
+from georag_jax.models.weights import LANGUAGE_MODELS
 
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 from fake_chat import FakeChat  # noqa: E402 (both lie beside the tests of the models)
@@ -72,6 +73,7 @@ def local(monkeypatch):
     module = ModuleType("language_model")
     module.LanguageModel = LanguageModel
     monkeypatch.setitem(sys.modules, "georag_jax.models.language_model", module)
+    monkeypatch.setitem(LANGUAGE_MODELS, "tiny", LANGUAGE_MODELS["smollm2"])
     monkeypatch.setattr("georag_jax.models.subqueries._draft.SAME", 2)  # all texts are alike to the random encoder
     return fake
 

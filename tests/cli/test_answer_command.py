@@ -94,7 +94,8 @@ def test_interrupted_and_resumed(answer, local, monkeypatch, capsys):
         (["--k", "0"], "--k: expected a number of picks >= 1"),
         (["--budget", "3"], "--budget: expected at least 64 tokens"),
         (["--model", "x"], "expected them with an http:// or https:// address as --llm"),
-        (["--llm", "none"], "neither a file nor a known model"),
+        (["--llm", "none"], "--llm: expected a path, an address, or one of smollm2"),
+        (["--llm", "/"], "--llm: '/' is neither a file nor a known model"),
     ],
 )
 def test_wrong_arguments(answer, capsys, extra, message):

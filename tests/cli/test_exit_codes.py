@@ -19,9 +19,10 @@ WRONG = [  # exit code 2 each
     ([*LLM], "--model: expected the model's name on the server that --llm addresses"),
     (["--model", "x"], "--model, --llm-timeout: expected them with an http:// or https:// address as --llm"),
     (["--llm", "127.0.0.1:9", "--model", "x"], "expected them with an http:// or https:// address as --llm"),
-    (["--llm", "tiny", "--llm-timeout", "3"], "expected them with an http:// or https:// address as --llm"),
-    ([*LLM, "--model", "x", "--llm-n", "0"], "n: expected a positive number"),
-    ([*LLM, "--model", "x", "--llm-timeout", "0"], "timeout: expected a positive number of seconds"),
+    (["--llm", "smollm2", "--llm-timeout", "3"], "expected them with an http:// or https:// address as --llm"),
+    ([*LLM, "--model", "x", "--llm-n", "0"], "--llm-n: expected a positive number"),
+    ([*LLM, "--model", "x", "--llm-timeout", "0"], "--llm-timeout: expected a positive number"),
+    (["--llm", "no-such-model"], "--llm: expected a path, an address, or one of smollm2"),
     (["--llm-n", "3"], "--llm-n: expected it with --llm, got no --llm"),
     (["--llm-rounds", "2"], "--llm-rounds: expected it with --llm, got no --llm"),
 ]

@@ -168,6 +168,7 @@ def test_other_models_and_settings_begin_a_part_afresh(select, local, tmp_path, 
 
 
 @pytest.mark.usefixtures("local")
-def test_a_model_that_there_is_not(folder, encoder, capsys):
-    assert main(["ask", str(folder / "index"), "Why?", "--encoder", encoder, "--llm", "no-such-model"]) == 2
-    assert "--llm: 'no-such-model' is neither" in capsys.readouterr().err
+def test_a_model_that_cannot_be_loaded(folder, encoder, tmp_path, capsys):
+    arguments = ["ask", str(folder / "index"), "Why?", "--encoder", encoder, "--llm", str(tmp_path)]
+    assert main(arguments) == 2
+    assert f"--llm: {str(tmp_path)!r} is neither" in capsys.readouterr().err
