@@ -1,4 +1,4 @@
-"""A language model in a reranker's place: how much likelier "Yes" is than "No" when asked whether a passage helps.
+"""A language model in a reranker's place: how much likelier "Yes" is than "No" when asked about a passage.
 
 Reference: Sachan et al., "Improving Passage Retrieval with Zero-Shot Question Generation" (2022), and Nogueira, Jiang,
 Pradeep, Lin, "Document Ranking with a Pretrained Sequence-to-Sequence Model" (2020), whose score this is in form; those
@@ -15,12 +15,10 @@ import numpy as np
 
 from georag_jax.models.chat import Chat
 
-_INSTRUCTION = (
-    "You judge search results. You are given a question and a passage. Answer Yes if the passage states a fact that is "
-    "needed to answer the question, even if it is only a part of the answer. Otherwise answer No."
-)
+_INSTRUCTION = "You judge whether a passage is relevant to a question. Answer Yes or No."
 _REQUEST = (
-    "Question: {question}\n\nPassage: {passage}\n\nIs the passage needed to answer the question? Answer Yes or No."
+    "Passage: {passage}\n\nQuestion: {question}\n\n"
+    "Is the passage about something that the question mentions or asks for? Answer Yes or No."
 )
 _OPTIONS = ("Yes", "No")
 _LONGEST = 2000  # characters of a text that are shown to the model: about what a cross-encoder reads
@@ -44,7 +42,7 @@ class YesNoReranker:
     had.
 
     Args:
-        model: answers the question whether a passage is needed.
+        model: answers the question whether a passage is relevant.
         calibrated: whether a score is p(Yes) / (p(Yes) + p(No)), in 0..1, or its logit, log p(Yes) - log p(No).
 
     Attributes:
