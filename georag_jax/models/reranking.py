@@ -1,8 +1,7 @@
 """A language model in a reranker's place: how much likelier "Yes" is than "No" when asked about a passage.
 
-Reference: Sachan et al., "Improving Passage Retrieval with Zero-Shot Question Generation" (2022), and Nogueira, Jiang,
-Pradeep, Lin, "Document Ranking with a Pretrained Sequence-to-Sequence Model" (2020), whose score this is in form; those
-models are trained for it or many times larger.
+Reference: Nogueira, Jiang, Pradeep, Lin, "Document Ranking with a Pretrained Sequence-to-Sequence Model" (2020), whose
+score has this form; that model is trained for it.
 
 Dimensions: n pairs.
 """
