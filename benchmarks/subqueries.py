@@ -8,6 +8,7 @@ stopped goes on where it was.
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
