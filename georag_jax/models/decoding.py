@@ -151,7 +151,7 @@ def extend(
     return jax.lax.while_loop(unfinished, step, answers)
 
 
-@partial(jax.jit, static_argnames="room", donate_argnames="answers")
+@partial(jax.jit, static_argnames="room")
 def widen(answers: Answers, *, room: int) -> Answers:
     """The same answers with room for more tokens."""
     more = room - answers.tokens.shape[1]

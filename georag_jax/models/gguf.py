@@ -164,6 +164,8 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, ReaderTensor]) ->
         "hidden_act": "silu",
         "vocab_size": int(tensors["token_embd.weight"].shape[1]),
         "tie_word_embeddings": "output.weight" not in tensors,
+        "attention_bias": "blk.0.attn_output.bias" in tensors,  # Qwen2's are without saying
+        "mlp_bias": "blk.0.ffn_gate.bias" in tensors,
         "rope_parameters": rope,
     }
     return config, problems + rope_problems

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from georag_jax.models.chat import Sampling
 
@@ -24,16 +25,16 @@ _HALVINGS = 30
 
 
 class Knobs(NamedTuple):
-    """The numbers of a ``Sampling`` as arrays, so that other numbers compile nothing."""
+    """The numbers of a ``Sampling`` as arguments of a compiled function, so that other numbers compile nothing."""
 
-    temperature: jax.Array
-    top_p: jax.Array
-    top_k: jax.Array
+    temperature: ArrayLike
+    top_p: ArrayLike
+    top_k: ArrayLike
 
     @classmethod
     def of(cls, sampling: Sampling) -> "Knobs":
         """The knobs of a sampling."""
-        return cls(jnp.float32(sampling.temperature), jnp.float32(sampling.top_p), jnp.int32(sampling.top_k))
+        return cls(np.float32(sampling.temperature), np.float32(sampling.top_p), np.int32(sampling.top_k))
 
 
 def mode_of(sampling: Sampling) -> Mode:
@@ -57,9 +58,13 @@ def row_keys(seed: int, samples: np.ndarray) -> jax.Array:
     Returns:
         [r] keys. What a row draws is thus the same whatever prompts it is computed with.
     """
-    low, high = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32 & 0xFFFFFFFF)
+    return _row_keys(np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32 & 0xFFFFFFFF), samples)
+
+
+@jax.jit
+def _row_keys(low: jax.Array, high: jax.Array, samples: jax.Array) -> jax.Array:
     key = jax.random.fold_in(jax.random.key(low), high)
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(samples))
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, samples)
 
 
 def choose(logits: jax.Array, keys: jax.Array, step: jax.Array, knobs: Knobs, mode: Mode) -> jax.Array:
@@ -85,14 +90,14 @@ def choose(logits: jax.Array, keys: jax.Array, step: jax.Array, knobs: Knobs, mo
     return _invert(weights, uniform)
 
 
-def _likeliest(weights: jax.Array, top_k: jax.Array) -> jax.Array:
-    needed = jnp.where(top_k > 0, top_k, weights.shape[-1]).astype(jnp.float32)
+def _likeliest(weights: jax.Array, top_k: ArrayLike) -> jax.Array:
+    needed = jnp.where(jnp.greater(top_k, 0), top_k, weights.shape[-1]).astype(jnp.float32)
     return _cut(weights, lambda kept: jnp.sum(kept > 0, axis=-1).astype(jnp.float32), needed)
 
 
-def _likeliest_of_mass(weights: jax.Array, top_p: jax.Array) -> jax.Array:
+def _likeliest_of_mass(weights: jax.Array, top_p: ArrayLike) -> jax.Array:
     total = jnp.sum(weights, axis=-1)
-    return jnp.where(top_p < 1, _cut(weights, lambda kept: jnp.sum(kept, axis=-1), top_p * total), weights)
+    return jnp.where(jnp.less(top_p, 1), _cut(weights, lambda kept: jnp.sum(kept, axis=-1), top_p * total), weights)
 
 
 def _cut(weights: jax.Array, measure: Callable[[jax.Array], jax.Array], needed: jax.Array) -> jax.Array:
