@@ -57,12 +57,8 @@ def check_llm(options: argparse.Namespace) -> None:
     own = [f"--llm-{name}" for name in ("n", "rounds", "timeout") if hasattr(options, f"llm_{name}")]
     require(options.llm is not None or not own, ", ".join(own), "it with --llm", "no --llm")
     for name in ("n", "timeout"):
-        require(
-            getattr(options, f"llm_{name}", 1) > 0,
-            f"--llm-{name}",
-            "a positive number",
-            getattr(options, f"llm_{name}", 1),
-        )
+        value = getattr(options, f"llm_{name}", 1)
+        require(value > 0, f"--llm-{name}", "a positive number", value)
     if _is_address(options.llm):
         require(options.model is not None, "--model", "the model's name on the server that --llm addresses", "none")
         return

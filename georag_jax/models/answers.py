@@ -15,7 +15,14 @@ _SYSTEM = (
     "Answer the question from the numbered passages alone. Write the shortest complete answer, then the numbers of the "
     f'passages that hold it, such as [2]. If they do not hold the answer, write "{REFUSAL}"'
 )
+# The refusal stands first: a small model repeats the last answer that it sees.
 _EXAMPLES = (
+    (
+        "[1] Emma: Emma is a novel by Jane Austen.\n"
+        "[2] Highbury: Highbury is a village that Jane Austen made up.\n\n"
+        "Question: When was the composer of the opera Carmen born?",
+        REFUSAL,
+    ),
     (
         "[1] Loire: The Loire is the longest river in France, with a length of 1,006 km.\n"
         "[2] Dresden: Dresden is the capital of Saxony and lies on the Elbe.\n"
@@ -28,12 +35,6 @@ _EXAMPLES = (
         "[2] Sydney Opera House: The building on Sydney Harbour was designed by Jørn Utzon and opened in 1973.\n\n"
         "Question: In which country was the architect of the Sydney Opera House born?",
         "Denmark [1][2]",
-    ),
-    (
-        "[1] Emma: Emma is a novel by Jane Austen.\n"
-        "[2] Highbury: Highbury is a village that Jane Austen made up.\n\n"
-        "Question: When was the composer of the opera Carmen born?",
-        REFUSAL,
     ),
 )
 _CITATION = re.compile(r"\[(\d+(?:\s*[,;]\s*\d+)*)\]")
