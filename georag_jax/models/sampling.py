@@ -97,7 +97,9 @@ def _likeliest(weights: jax.Array, top_k: ArrayLike) -> jax.Array:
 
 def _likeliest_of_mass(weights: jax.Array, top_p: ArrayLike) -> jax.Array:
     total = jnp.sum(weights, axis=-1)
-    return jnp.where(jnp.less(top_p, 1), _cut(weights, lambda kept: jnp.sum(kept, axis=-1), top_p * total), weights)
+    return jnp.where(
+        jnp.less(top_p, 1), _cut(weights, lambda kept: jnp.sum(kept, axis=-1), jnp.asarray(top_p) * total), weights
+    )
 
 
 def _cut(weights: jax.Array, measure: Callable[[jax.Array], jax.Array], needed: jax.Array) -> jax.Array:
