@@ -54,6 +54,10 @@ DECODER = NameTable(
 )
 
 
+# For a network without a head of its own, of which some writers store one all the same.
+HEADLESS_DECODER = DECODER._replace(ignored=(*DECODER.ignored, r"lm_head\.weight"))
+
+
 class Cache(NamedTuple):
     """Keys and values of tokens that rows share or own.
 

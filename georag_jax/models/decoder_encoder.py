@@ -20,18 +20,15 @@ from jax.typing import DTypeLike
 from georag_jax._errors import MissingExtraError, require
 from georag_jax._types import Kind
 from georag_jax.models.batches import batches, check_texts, default_batch_tokens, open_tokenizer, read_json, tokenise
-from georag_jax.models.decoder import DECODER, abstract_decoder, assemble, default_dtype
+from georag_jax.models.decoder import HEADLESS_DECODER, abstract_decoder, assemble, default_dtype
 from georag_jax.models.decoder_config import DecoderConfig
-from georag_jax.models.loading import NameTable, load_state, weight_files
+from georag_jax.models.loading import load_state, weight_files
 from georag_jax.models.weights import sha256
 
 try:
     from tokenizers import Tokenizer
 except ModuleNotFoundError as error:
     raise MissingExtraError("tokenizers", "models") from error
-
-# A head that predicts tokens has no part in the vectors.
-_TABLE = NameTable(DECODER.rules, (*DECODER.ignored, r"lm_head\.weight"))
 
 
 class LastTokenSettings(NamedTuple):
@@ -96,7 +93,7 @@ class LastTokenEncoder:
         config = dataclasses.replace(config, tie_word_embeddings=True)  # that is: no head of its own
         settings = _read_settings(home, config, task, dim)
         weights_dtype = default_dtype() if dtype is None else jnp.dtype(dtype)
-        state = load_state(home, abstract_decoder(config, weights_dtype)[1], _TABLE)
+        state = load_state(home, abstract_decoder(config, weights_dtype)[1], HEADLESS_DECODER)
         tokenizer = open_tokenizer(home, config.vocab_size, settings.max_length)
         parts = [*map(sha256, weight_files(home)), settings.prompts["query"], settings.prompts["document"]]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 from georag_jax._errors import require
 from georag_jax.models.chat import Chat, Completion, Sampling
-from georag_jax.models.decoder import DECODER, abstract_decoder, default_dtype
+from georag_jax.models.decoder import DECODER, HEADLESS_DECODER, abstract_decoder, default_dtype
 from georag_jax.models.decoder_config import DecoderConfig
 from georag_jax.models.decoding import length_bucket, log_probabilities, pad_right, score_options
 from georag_jax.models.generate import Generator
@@ -66,16 +66,15 @@ class LanguageModel:
             ValueError: the model has something that is not implemented; the message names it.
             CheckpointError: the weights do not fit the network.
         """
-        path = resolve_language_model(name_or_path)
-        name = None
-        if path.suffix == ".gguf":
-            name, path = name_of(sha256(path)), convert(path)
+        found = resolve_language_model(name_or_path)
+        path = convert(found) if found.suffix == ".gguf" else found
         config = DecoderConfig.from_mapping(read_fields(path / "config.json"))
         weights_dtype = default_dtype() if dtype is None else jnp.dtype(dtype)
         require(weights_dtype in (jnp.float32, jnp.bfloat16), "dtype", "float32 or bfloat16", weights_dtype)
-        state = load_state(path, abstract_decoder(config, weights_dtype)[1], DECODER)
+        table = HEADLESS_DECODER if config.tie_word_embeddings else DECODER
+        state = load_state(path, abstract_decoder(config, weights_dtype)[1], table)
         tokenizer = ChatTokenizer.from_directory(path)
-        fingerprint = f"{name or config.model_type}:{_digest(path, tokenizer)}:{weights_dtype.name}"
+        fingerprint = f"{_name(found, config, tokenizer)}:{weights_dtype.name}"
         return cls(jax.tree.leaves(state), config, tokenizer, read_ends(path, tokenizer), fingerprint)
 
     def complete(
@@ -169,8 +168,12 @@ def read_ends(path: Path, tokenizer: ChatTokenizer) -> list[int]:
     return sorted({number for number in (*listed, own) if number is not None})
 
 
-def _digest(path: Path, tokenizer: ChatTokenizer) -> str:
-    """Twelve digits of what names weights, configuration, tokenizer and template."""
+def _name(path: Path, config: DecoderConfig, tokenizer: ChatTokenizer) -> str:
+    """The model's name and twelve digits for its weights, configuration, tokenizer and template."""
+    if path.is_file():  # a GGUF file holds all of them
+        digest = sha256(path)
+        return f"{name_of(digest) or config.model_type}:{digest[:12]}"
     files = [*weight_files(path), path / "config.json", path / "tokenizer.json"]
     parts = [*map(sha256, files), tokenizer.template or ""]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return f"{config.model_type}:{digest[:12]}"
