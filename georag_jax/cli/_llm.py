@@ -179,7 +179,8 @@ def counts_line(counts: dict[str, int]) -> str:
     >>> counts_line(Report(generated=9, duplicates=2, kept=7, drifted=1, fallbacks=1)._asdict())
     'sub-queries by the model: 9, dropped 2 repeated; kept 7, 1 far from the question; questions left without any: 1'
     """
-    words = {"duplicates": "repeated", "near_duplicates": "nearly so", "malformed": "malformed", "surplus": "surplus"}
+    words = {"duplicates": "repeated", "near_duplicates": "nearly so", "malformed": "malformed"}
+    words |= {"echoes": "from the worked examples", "surplus": "surplus"}
     dropped = ", ".join(f"{counts[key]} {word}" for key, word in words.items() if counts[key]) or "none"
     lines = [
         f"sub-queries by the model: {counts['generated']}, dropped {dropped}",

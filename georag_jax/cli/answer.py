@@ -84,13 +84,18 @@ def _work(reader: "Reader", tasks: list[_Task], index: "Index", part: Part, k: i
     """Answers the questions that the part has no record of, block by block."""
     from tqdm import tqdm
 
+    from georag_jax.models.server import ServerError
+
     number = {identifier: i for i, identifier in enumerate(index.ids)}
     left = [task for task in tasks if task.question.id not in part]
     with tqdm(total=len(tasks), initial=len(tasks) - len(left), unit=" questions", disable=None) as bar:
         for start in range(0, len(left), _BLOCK):
             block = left[start : start + _BLOCK]
             chunks = [[index.documents[number[chunk]] for chunk in task.record["picks"][:k]] for task in block]
-            answers = reader.answer([task.question for task in block], chunks)
+            try:
+                answers = reader.answer([task.question for task in block], chunks)
+            except ServerError as error:
+                raise ServerError(f"{error}; the same command goes on where it stopped", error.status_code) from error
             pairs = zip(block, answers, strict=True)
             part.add({**task.record, **answer_record(answer)} for task, answer in pairs)
             bar.update(len(block))

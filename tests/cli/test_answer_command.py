@@ -127,6 +127,10 @@ def test_an_out_that_is_a_directory(answer, tmp_path, capsys):
 def test_a_server_answers_as_well(answer, server, capsys):
     from fake_server import choices
 
+    server.behave = lambda body, number: (403, {}, "quota")
+    assert answer("--llm", server.url, "--model", "tiny") == 1
+    assert "status 403: 'quota'; the same command goes on where it stopped" in capsys.readouterr().err
+    server.bodies.clear()
     server.behave = lambda body, number: (200, {}, choices("X [1]"))
     assert answer("--llm", server.url, "--model", "tiny") == 0
     assert "response_format" not in server.bodies[0]
