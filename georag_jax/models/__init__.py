@@ -1,9 +1,9 @@
 """Sentence encoders, cross-encoders and language models in JAX, and their weights.
 
-``SentenceEncoder`` turns texts into unit vectors; ``CrossEncoder`` scores pairs of texts, ``NLI`` judges whether one
-follows from the other, and ``YesNoReranker`` has a language model score them; ``LanguageModel`` answers chats;
-``resolve`` finds the files of a named encoder and verifies them. They are imported on first use, since Flax and the
-tokeniser take seconds to import.
+``SentenceEncoder`` and ``LastTokenEncoder`` turn texts into unit vectors; ``CrossEncoder`` scores pairs of texts,
+``NLI`` judges whether one follows from the other, and ``YesNoReranker`` has a language model score them;
+``LanguageModel`` answers chats; ``resolve`` finds the files of a named encoder and verifies them. They are imported on
+first use, since Flax and the tokeniser take seconds to import.
 """
 
 from importlib import import_module
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from georag_jax.models.cross_encoder import NLI, CrossEncoder
+    from georag_jax.models.decoder_encoder import LastTokenEncoder
     from georag_jax.models.encoder import SentenceEncoder
     from georag_jax.models.language_model import LanguageModel
     from georag_jax.models.reranking import YesNoReranker
@@ -20,6 +21,7 @@ __all__ = [
     "NLI",
     "CrossEncoder",
     "LanguageModel",
+    "LastTokenEncoder",
     "ModelNotFoundError",
     "SentenceEncoder",
     "YesNoReranker",
@@ -29,6 +31,7 @@ __all__ = [
 _HOME = {
     "CrossEncoder": "cross_encoder",
     "LanguageModel": "language_model",
+    "LastTokenEncoder": "decoder_encoder",
     "ModelNotFoundError": "weights",
     "NLI": "cross_encoder",
     "SentenceEncoder": "encoder",

@@ -36,7 +36,8 @@ def golden(name):
         return dict(arrays)
 
 
-@partial(jax.jit, static_argnames="config")
+# Most of the time would go into optimising programs that run once.
+@partial(jax.jit, static_argnames="config", compiler_options={"xla_backend_optimization_level": 0})
 def compute(config, leaves, ids, starts, past, own):
     decoder = assemble(config, leaves)
     hidden, cache = decoder(ids, starts, past, own)
