@@ -12,8 +12,8 @@ from georag_jax.models.chat import ChatModel, Sampling
 REFUSAL = "The passages do not say."
 
 _SYSTEM = (
-    "Answer the question from the numbered passages alone. Write the shortest complete answer, then the numbers of the "
-    f'passages that hold it, such as [2]. If they do not hold the answer, write "{REFUSAL}"'
+    "Answer the question from the numbered passages alone: a name, a date, a number, yes or no, not a sentence. After it "
+    f'write the numbers of the passages that hold it, such as [2]. If none holds it, write "{REFUSAL}"'
 )
 # The refusal stands first: a small model repeats the last answer that it sees.
 _EXAMPLES = (
