@@ -12,8 +12,9 @@ from georag_jax.models.chat import ChatModel, Sampling
 REFUSAL = "The passages do not say."
 
 _SYSTEM = (
-    "Answer the question from the numbered passages alone: a name, a date, a number, yes or no, not a sentence. After it "
-    f'write the numbers of the passages that hold it, such as [2]. If none holds it, write "{REFUSAL}"'
+    "Answer the question from the numbered passages alone: a name, a date, a number, yes or no, not a sentence. "
+    "After it write the numbers of the passages that hold it, such as [2]. "
+    f'If none holds it, write "{REFUSAL}"'
 )
 # The refusal stands first: a small model repeats the last answer that it sees.
 _EXAMPLES = (
