@@ -91,15 +91,16 @@ def choose(logits: jax.Array, keys: jax.Array, step: jax.Array, knobs: Knobs, mo
 
 
 def _likeliest(weights: jax.Array, top_k: ArrayLike) -> jax.Array:
-    needed = jnp.where(jnp.greater(top_k, 0), top_k, weights.shape[-1]).astype(jnp.float32)
-    return _cut(weights, lambda kept: jnp.sum(kept > 0, axis=-1).astype(jnp.float32), needed)
+    count = lambda kept: jnp.sum(kept > 0, axis=-1).astype(jnp.float32)
+    needed = jnp.full(weights.shape[0], top_k, jnp.float32)
+    cut = lambda weights: _cut(weights, count, needed)
+    return jax.lax.cond(jnp.greater(top_k, 0), cut, lambda weights: weights, weights)
 
 
 def _likeliest_of_mass(weights: jax.Array, top_p: ArrayLike) -> jax.Array:
-    total = jnp.sum(weights, axis=-1)
-    return jnp.where(
-        jnp.less(top_p, 1), _cut(weights, lambda kept: jnp.sum(kept, axis=-1), jnp.asarray(top_p) * total), weights
-    )
+    mass = lambda kept: jnp.sum(kept, axis=-1)
+    cut = lambda weights: _cut(weights, mass, jnp.asarray(top_p) * mass(weights))
+    return jax.lax.cond(jnp.less(top_p, 1), cut, lambda weights: weights, weights)
 
 
 def _cut(weights: jax.Array, measure: Callable[[jax.Array], jax.Array], needed: jax.Array) -> jax.Array:
