@@ -18,12 +18,14 @@ from georag_jax.kernels.numerics import first_best, resolution
 class Greedy(NamedTuple):
     """Picks in order, -1 where nothing is left, with their gains (0 there).
 
-    ``marginal_error`` is the largest over steps and candidates solved; 0 for objectives without transport.
+    ``marginal_error`` is the largest over steps and candidates solved; 0 for objectives without transport. ``cosines``
+    of all candidates to the picks, where the rule has computed them; any number beyond the last pick.
     """
 
     indices: Int[Array, " k"]
     gains: Float[Array, " k"]
     marginal_error: Float[Array, ""]
+    cosines: Float[Array, "K k"] | None = None
 
 
 def greedy_facility_location(

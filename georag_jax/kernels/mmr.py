@@ -57,7 +57,7 @@ def greedy_mmr(
         k: number of picks.
         relevance_weight: w in 0..1; 1 is relevance alone.
 
-    Cost: O(k K d), one column of cosines per pick; memory K beside the candidates.
+    Cost: O(k K d), one column of cosines per pick; memory k K beside the candidates.
 
     >>> rows = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> greedy_mmr(rows, jnp.array([0.75, 0.75, 0.25]), jnp.array([True, True, True]), 2, 0.5).indices.tolist()
@@ -70,18 +70,22 @@ def greedy_mmr(
     # cosines are sums of products of size 1, whatever the size of the relevances
     tie = resolution(candidates.dtype) * (relevance_weight * size + 1 - relevance_weight)
 
+    to = lambda i: jnp.matmul(candidates, candidates[i], precision=HIGHEST)
+
     def pick(state, _):
         nearest, free, last = state
-        nearest = jnp.maximum(nearest, jnp.matmul(candidates, candidates[last], precision=HIGHEST))
+        column = to(last)
+        nearest = jnp.maximum(nearest, column)
         score = relevance_weight * relevance - (1 - relevance_weight) * nearest
         best = first_best(score, free, tie)
-        return (nearest, free & (slots != best), best), (best, jnp.where(best >= 0, score[best], 0))
+        return (nearest, free & (slots != best), best), (best, jnp.where(best >= 0, score[best], 0), column)
 
     first = first_best(relevance, valid, resolution(relevance.dtype) * size)
     alone = jnp.where(first >= 0, relevance_weight * relevance[first], 0)
     start = jnp.full(slots.size, -jnp.inf, candidates.dtype), valid & (slots != first), first
-    _, (picks, gains) = jax.lax.scan(pick, start, length=min(k, slots.size) - 1)  # compiled once, whatever k
-    return filled(jnp.append(first, picks), jnp.append(alone, gains), k)
+    end, (picks, gains, columns) = jax.lax.scan(pick, start, length=min(k, slots.size) - 1)  # compiled once, whatever k
+    cosines = jnp.pad(jnp.append(columns, to(end[2])[None], 0), ((0, max(k - slots.size, 0)), (0, 0))).T
+    return filled(jnp.append(first, picks), jnp.append(alone, gains), k)._replace(cosines=cosines)
 
 
 def squared_length(candidates: Float[Array, "K d"]) -> Float[Array, " K"]:

@@ -76,7 +76,7 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
     gram = unit_gram(candidates) if _needs_gram(config) else None
     picked = _greedy(candidates, gram, scores, to_query, p, affinity, all_weights, valid, config)
     found = picked.indices >= 0
-    to_picks = unit_cosine(candidates, candidates[picked.indices]) if gram is None else gram[:, picked.indices]
+    to_picks = _to_picks(candidates, gram, picked)
     short = ~found.all()
     status = (
         status
@@ -96,6 +96,13 @@ def select_one(problem: Problem, config: SelectConfig) -> Outcome:
         scores=jnp.where(found, scores[picked.indices], 0),
         stopped=jnp.where(short, StopReason.POOL_EXHAUSTED, StopReason.K_REACHED).astype(jnp.int32),
     )
+
+
+def _to_picks(candidates: Float[Array, "K d"], gram, picked: greedy.Greedy) -> Float[Array, "K k"]:
+    """Cosines of all candidates to the picks, computed where nothing before has."""
+    if picked.cosines is not None:
+        return jnp.clip(picked.cosines, -1, 1)
+    return unit_cosine(candidates, candidates[picked.indices]) if gram is None else gram[:, picked.indices]
 
 
 def _affinity(problem: Problem, candidates: Float[Array, "K d"]) -> Float[Array, "m K"]:

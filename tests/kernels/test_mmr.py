@@ -204,6 +204,16 @@ def test_vmap_is_a_loop(weight):
         np.testing.assert_array_equal(ranked.indices[b], top(r[b], mask[b], PICKS).indices)
 
 
+@every
+@pytest.mark.parametrize("size", [1, 3, K])
+def test_cosines_are_those_to_the_picks(close, weight, size):
+    E, r = (x[:size] for x in arrays(instance(5, K)))
+    got = mmr(E, r, ALL[:size], PICKS, weight)
+    assert got.cosines.shape == (size, PICKS)
+    found = min(size, PICKS)
+    close(got.cosines[:, :found], np.asarray(E, float) @ np.asarray(E, float)[got.indices[:found]].T)
+
+
 def test_jit_is_eager():
     (E, r), weight = arrays(instance(7, K)), 0.5
     with jax.disable_jit():
