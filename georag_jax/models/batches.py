@@ -18,8 +18,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("tokenizers", "models") from error
 
-# Rows are padded to a multiple of this many tokens, and to longer steps from 256 tokens on.
-_LENGTH_STEP = 16
+# Rows are padded to a multiple of this many tokens, and to longer steps from 128 tokens on.
+_LENGTH_STEP = 8
 
 # Texts handed to the tokeniser at a time, so that its bulky results for a large corpus never exist all at once.
 _TOKENISER_CHUNK = 1024
@@ -107,7 +107,8 @@ def batches(rows: Sequence[np.ndarray], longest: int, batch_tokens: int) -> Iter
     done = 0
     while done < len(order):
         length = _length_bucket(int(lengths[order[done]]), longest)
-        most = max(1, batch_tokens // length)
+        # A power of two: the sizes of most requests are multiples of a small one, and leave no rows of padding.
+        most = 1 << (max(1, batch_tokens // length).bit_length() - 1)
         places = order[done : done + most]
         bucket = _row_bucket(len(places), most)
         tokens = np.zeros((bucket, *rows[places[0]].shape[:-1], length), np.int32)
@@ -134,7 +135,7 @@ def _valid(text: str) -> str:
 
 
 def _length_bucket(length: int, longest: int) -> int:
-    """Padded length: a multiple of the step, or, above 16 of them, of an eighth of the power of two below."""
+    """Padded length: a multiple of the step, or, from 16 of them on, of an eighth of the power of two below."""
     step = max(_LENGTH_STEP, 2 ** (length.bit_length() - 4))
     return min(max(-(-length // step), 1) * step, longest)
 

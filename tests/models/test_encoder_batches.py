@@ -30,11 +30,11 @@ def test_shapes_are_few():
     shapes = set()
     for count in range(1, 70):
         shapes |= {batch.tokens.shape for batch in batches(rows(*[20] * count), 512, 1024)}
-    assert shapes == {(1, 32), (4, 32), (16, 32), (32, 32)}
+    assert shapes == {(1, 24), (4, 24), (16, 24), (32, 24)}
 
 
 def test_a_row_longer_than_a_batch_has_its_own():
-    assert [batch.tokens.shape for batch in batches(rows(100, 90, 3), 128, 64)] == [(1, 112), (1, 96), (1, 16)]
+    assert [batch.tokens.shape for batch in batches(rows(100, 90, 3), 128, 64)] == [(1, 104), (1, 96), (1, 8)]
 
 
 def test_no_rows_no_batches():
@@ -43,8 +43,16 @@ def test_no_rows_no_batches():
 
 @pytest.mark.parametrize(
     "length, longest, bucket",
-    [(0, 64, 16), (1, 64, 16), (16, 64, 16), (17, 64, 32), (33, 40, 40), (102, 512, 112), (255, 512, 256)]
-    + [(256, 512, 256), (257, 512, 288), (500, 512, 512), (513, 8192, 576), (5000, 8192, 5120), (8192, 8192, 8192)],
+    [(0, 64, 8), (1, 64, 8), (16, 64, 16), (17, 64, 24), (33, 40, 40), (102, 512, 104), (130, 512, 144)]
+    + [
+        (255, 512, 256),
+        (256, 512, 256),
+        (257, 512, 288),
+        (500, 512, 512),
+        (513, 8192, 576),
+        (5000, 8192, 5120),
+        (8192, 8192, 8192),
+    ],
 )
 def test_the_length_that_a_row_is_padded_to(length, longest, bucket):
     assert _length_bucket(length, longest) == bucket
