@@ -120,6 +120,36 @@ def batches(rows: Sequence[np.ndarray], longest: int, batch_tokens: int) -> Iter
         done += len(places)
 
 
+def computed(
+    rows: Sequence[np.ndarray],
+    longest: int,
+    batch_tokens: int,
+    width: int,
+    compute: Callable[[np.ndarray, np.ndarray], jax.Array],
+    progress: Callable[[int], None] | None,
+) -> np.ndarray:
+    """What a network makes of rows, in their order.
+
+    Args:
+        rows: as for ``batches``, as are ``longest`` and ``batch_tokens``.
+        longest: no row is padded beyond it.
+        batch_tokens: tokens of one batch.
+        width: numbers that the network makes of a row.
+        compute: tokens [b, ..., l] and lengths [b] of a batch to numbers [b, width].
+        progress: called after every batch with the number of rows done.
+
+    Returns:
+        [n, width] float32.
+    """
+    out, done = np.zeros((len(rows), width), np.float32), 0
+    for batch in batches(rows, longest, batch_tokens):
+        out[batch.places] = np.asarray(compute(batch.tokens, batch.lengths))[: len(batch.places)]
+        done += len(batch.places)
+        if progress is not None:
+            progress(done)
+    return out
+
+
 def default_batch_tokens() -> int:
     """1024 on a CPU, where larger batches leave its caches, and 32768 elsewhere."""
     return 1024 if jax.default_backend() == "cpu" else 32768

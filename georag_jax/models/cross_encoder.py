@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from georag_jax._errors import MissingExtraError, require
-from georag_jax.models.batches import batches, default_batch_tokens, open_tokenizer, read_json, tokenise_pairs
+from georag_jax.models.batches import computed, default_batch_tokens, open_tokenizer, read_json, tokenise_pairs
 from georag_jax.models.bert import abstract_classifier, classifier_table
 from georag_jax.models.bert_config import BertConfig
 from georag_jax.models.loading import load_state
@@ -107,17 +107,8 @@ class CrossEncoder:
             ValueError: the tokeniser numbers segments that the network does not have.
         """
         tokens = self._tokenise(pairs)
-        logits = np.zeros((len(tokens), len(self.labels)), np.float32)
-        done = 0
-        for batch in batches(tokens, self._config.longest, self.batch_tokens):
-            found = pair_logits(
-                self._leaves, batch.tokens, batch.lengths, config=self._config, outputs=len(self.labels)
-            )
-            logits[batch.places] = np.asarray(found)[: len(batch.places)]
-            done += len(batch.places)
-            if progress is not None:
-                progress(done)
-        return logits
+        compute = partial(pair_logits, self._leaves, config=self._config, outputs=len(self.labels))
+        return computed(tokens, self._config.longest, self.batch_tokens, len(self.labels), compute, progress)
 
     def probabilities(self, pairs: Pairs, progress: Progress | None = None) -> np.ndarray:
         """Calibrated logits [n, c] float32: their softmax, or the sigmoid of a single one; else as ``logits``."""

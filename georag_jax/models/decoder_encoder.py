@@ -19,7 +19,7 @@ from jax.typing import DTypeLike
 
 from georag_jax._errors import MissingExtraError, require
 from georag_jax._types import Kind
-from georag_jax.models.batches import batches, check_texts, default_batch_tokens, open_tokenizer, read_json, tokenise
+from georag_jax.models.batches import check_texts, computed, default_batch_tokens, open_tokenizer, read_json, tokenise
 from georag_jax.models.decoder import HEADLESS_DECODER, abstract_decoder, assemble, default_dtype
 from georag_jax.models.decoder_config import DecoderConfig
 from georag_jax.models.loading import load_state, weight_files
@@ -123,15 +123,8 @@ class LastTokenEncoder:
         check_texts(texts)
         prompt, longest = self._settings.prompts[kind], self._settings.max_length
         ids = tokenise(self._tokenizer, texts, lambda text: prompt + text)
-        vectors = np.zeros((len(ids), self.dim), np.float32)
-        done = 0
-        for batch in batches(ids, longest, self.batch_tokens):
-            found = last_token_vectors(self._leaves, batch.tokens, batch.lengths, config=self._config, dim=self.dim)
-            vectors[batch.places] = np.asarray(found)[: len(batch.places)]
-            done += len(batch.places)
-            if progress is not None:
-                progress(done)
-        return vectors
+        compute = partial(last_token_vectors, self._leaves, config=self._config, dim=self.dim)
+        return computed(ids, longest, self.batch_tokens, self.dim, compute, progress)
 
 
 @partial(jax.jit, static_argnames=("config", "dim"))

@@ -18,7 +18,7 @@ import numpy as np
 
 from georag_jax._errors import MissingExtraError, require
 from georag_jax._types import Kind
-from georag_jax.models.batches import batches, check_texts, default_batch_tokens, open_tokenizer, read_json, tokenise
+from georag_jax.models.batches import check_texts, computed, default_batch_tokens, open_tokenizer, read_json, tokenise
 from georag_jax.models.bert import BERT, POOLED, abstract_bert, abstract_pooled
 from georag_jax.models.bert_config import BertConfig
 from georag_jax.models.loading import load_state
@@ -122,17 +122,8 @@ class SentenceEncoder:
         prompt, lower = self._settings.prompts[kind], self._settings.lower_case
         prepare = lambda text: (prompt + text).lower() if lower else prompt + text
         ids = tokenise(self._tokenizer, texts, prepare)
-        vectors = np.zeros((len(ids), self.dim), np.float32)
-        done = 0
-        for batch in batches(ids, self._settings.max_length, self.batch_tokens):
-            found = sentence_vectors(
-                self._leaves, batch.tokens, batch.lengths, config=self._config, pooling=self._settings.pooling
-            )
-            vectors[batch.places] = np.asarray(found)[: len(batch.places)]
-            done += len(batch.places)
-            if progress is not None:
-                progress(done)
-        return vectors
+        compute = partial(sentence_vectors, self._leaves, config=self._config, pooling=self._settings.pooling)
+        return computed(ids, self._settings.max_length, self.batch_tokens, self.dim, compute, progress)
 
 
 # Flat leaves instead of a module: flattening one on every call costs more than running a short query.
